@@ -194,7 +194,7 @@ pub fn messages_from_json(json: Json) -> Vec<ChatMessage<'static>> {
                     let mut messages = Vec::new();
                     // A reply has no system prompt beside it.
                     if key != "output" && key != "choices" {
-                        messages.extend(system_of(&mut object));
+                        messages.extend(take_system_prompt(&mut object));
                     }
                     messages.extend(messages_from_json(list));
                     return messages;
@@ -214,7 +214,7 @@ fn is_response(json: &Json) -> bool {
 }
 
 /// The system prompt in a field next to the messages (Anthropic, OpenAI Responses) or in the configuration (Gemini).
-fn system_of(object: &mut Map<String, Json>) -> Option<ChatMessage<'static>> {
+fn take_system_prompt(object: &mut Map<String, Json>) -> Option<ChatMessage<'static>> {
     let system = object.remove("system").or_else(|| object.remove("instructions")).or_else(|| {
         let config = object.get_mut("config")?.as_object_mut()?;
         config.remove("system_instruction")

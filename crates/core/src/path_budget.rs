@@ -23,7 +23,7 @@ impl Default for PathBudget {
 impl PathBudget {
     /// Whether the values below a path get paths of their own. If not, the caller stores the tree as one value.
     /// Charges the budget.
-    pub fn may_open(&mut self, path: &str, values: usize) -> bool {
+    pub fn try_open_path(&mut self, path: &str, values: usize) -> bool {
         let left = self.bytes_left.checked_sub(path.len().saturating_mul(values));
         let is_open = left.is_some() && path.len() <= MAX_PREFIX_BYTES;
         if is_open {

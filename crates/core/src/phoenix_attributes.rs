@@ -49,7 +49,7 @@ fn gather_json_attribute(name: &str, attributes: &mut AttributeList<'static>) {
             None => kept.push((key, value)),
         }
     }
-    let text = with_lists(Json::Object(whole)).to_string();
+    let text = restore_lists(Json::Object(whole)).to_string();
     kept.insert(place.unwrap_or_default(), (Cow::Owned(name.to_owned()), AttributeValue::Str(Cow::Owned(text))));
     attributes.0 = kept;
 }
@@ -72,14 +72,14 @@ fn insert_at_path(object: &mut Map<String, Json>, path: &[String], value: Json) 
 }
 
 /// Restores lists of objects, which Phoenix flattened by index.
-fn with_lists(json: Json) -> Json {
+fn restore_lists(json: Json) -> Json {
     let Json::Object(object) = json else { return json };
     let is_list = !object.is_empty()
         && object.iter().enumerate().all(|(at, (key, value))| *key == at.to_string() && value.is_object());
     if is_list {
-        return Json::Array(object.into_iter().map(|(_, value)| with_lists(value)).collect());
+        return Json::Array(object.into_iter().map(|(_, value)| restore_lists(value)).collect());
     }
-    Json::Object(object.into_iter().map(|(key, value)| (key, with_lists(value))).collect())
+    Json::Object(object.into_iter().map(|(key, value)| (key, restore_lists(value))).collect())
 }
 
 /// Removes attributes that Phoenix derived from GenAI attributes that are present themselves.

@@ -10,7 +10,7 @@ pub(crate) struct QuoteTracker {
 
 impl QuoteTracker {
     /// Advances by one byte and returns whether it is code: neither in quotes nor a quote itself.
-    pub(crate) fn is_code(&mut self, byte: u8) -> bool {
+    pub(crate) fn next_is_code(&mut self, byte: u8) -> bool {
         match self.quote {
             Some(_) if self.is_escaped => self.is_escaped = false,
             Some(_) if byte == b'\\' => self.is_escaped = true,

@@ -179,8 +179,8 @@ impl SpanResource {
     /// The text of an attribute. Called for every span, so the number of attributes that are searched is bounded: a
     /// resource has a few dozen.
     fn attribute_text(&self, key: &str) -> Option<&str> {
-        const MAX_LOOKED_AT: usize = 1_000;
-        let found = self.attributes.0.iter().take(MAX_LOOKED_AT).find(|(name, _)| name == key)?;
+        const MAX_SEARCHED_ATTRIBUTES: usize = 1_000;
+        let found = self.attributes.0.iter().take(MAX_SEARCHED_ATTRIBUTES).find(|(name, _)| name == key)?;
         found.1.as_str().filter(|text| !text.is_empty())
     }
 }

@@ -22,7 +22,7 @@ pub fn is_nested_span(object: &Map<String, Json>) -> bool {
 }
 
 /// Reads a span of Phoenix's REST listing, and restores the attributes that Phoenix changed.
-pub fn phoenix_span(object: &Map<String, Json>) -> Span<'static> {
+pub fn read_phoenix_span(object: &Map<String, Json>) -> Span<'static> {
     let context = &object["context"];
     let mut attributes = AttributeList::default();
     if let Some(Json::Object(recorded)) = object.get("attributes") {
@@ -52,11 +52,11 @@ pub fn phoenix_span(object: &Map<String, Json>) -> Span<'static> {
 
 /// Reads a span of a nested dump and all spans below it, depth first. Iterative: the nesting can be as deep as JSON
 /// allows.
-pub fn nested_spans(object: &Map<String, Json>) -> Vec<Span<'static>> {
+pub fn read_nested_spans(object: &Map<String, Json>) -> Vec<Span<'static>> {
     let mut spans: Vec<Span<'static>> = Vec::new();
     let mut waiting = vec![(object, None)];
     while let Some((object, parent)) = waiting.pop() {
-        let mut span = nested_span(object, parent);
+        let mut span = read_nested_span(object, parent);
         // Children need not repeat the trace id of their root.
         if span.trace_id == TraceId::default()
             && let Some(root) = spans.first()
@@ -74,7 +74,7 @@ pub fn nested_spans(object: &Map<String, Json>) -> Vec<Span<'static>> {
 }
 
 /// One span of a nested dump. `parent` is used if the span does not name its parent itself.
-fn nested_span(object: &Map<String, Json>, parent: Option<SpanId>) -> Span<'static> {
+fn read_nested_span(object: &Map<String, Json>, parent: Option<SpanId>) -> Span<'static> {
     let attributes = |key: &str| {
         let mut attributes = AttributeList::default();
         if let Some(Json::Object(recorded)) = object.get(key) {
@@ -106,7 +106,7 @@ fn nested_span(object: &Map<String, Json>, parent: Option<SpanId>) -> Span<'stat
 }
 
 /// Attributes with these names are values, and are not flattened however they are nested.
-const LEAVES: [&str; 8] = [
+const UNFLATTENED_KEYS: [&str; 8] = [
     "json_schema",
     "parameters",
     "arguments",
@@ -127,12 +127,14 @@ fn flatten_into(prefix: &str, object: &Map<String, Json>, budget: &mut PathBudge
 
 /// Flattens one value. Lists of plain values stay lists, as OpenInference records them; lists of objects get indices.
 fn flatten_json_value(path: String, value: &Json, budget: &mut PathBudget, out: &mut AttributeList<'static>) {
-    let is_leaf = path.rsplit('.').next().is_some_and(|last| LEAVES.contains(&last));
+    let is_leaf = path.rsplit('.').next().is_some_and(|last| UNFLATTENED_KEYS.contains(&last));
     match value {
-        Json::Object(object) if !is_leaf && budget.may_open(&path, object.len()) => {
+        Json::Object(object) if !is_leaf && budget.try_open_path(&path, object.len()) => {
             flatten_into(&path, object, budget, out);
         }
-        Json::Array(items) if items.iter().any(Json::is_object) && !is_leaf && budget.may_open(&path, items.len()) => {
+        Json::Array(items)
+            if items.iter().any(Json::is_object) && !is_leaf && budget.try_open_path(&path, items.len()) =>
+        {
             for (index, item) in items.iter().enumerate() {
                 flatten_json_value(format!("{path}.{index}"), item, budget, out);
             }

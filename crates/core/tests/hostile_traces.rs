@@ -7,7 +7,7 @@ use std::sync::Arc;
 use gradus_core::assemble::{AssemblyOutput, TrajectoryAssembler, assemble_messages, assemble_transcript};
 use gradus_core::message::{ChatMessage, MessagePart, MessageRole, ToolCall};
 use gradus_core::span::{AttributeList, AttributeValue, Span, SpanEvent, SpanId, SpanResource, TraceId};
-use gradus_core::span_json::phoenix_span;
+use gradus_core::span_json::read_phoenix_span;
 use gradus_core::trajectory::{DefectKind, Trajectory};
 use serde_json::json;
 
@@ -298,7 +298,7 @@ fn deep_attributes() -> serde_json::Value {
 #[test]
 fn paths_of_nested_attributes_are_bounded() {
     let object = json!({"context": {"trace_id": "1", "span_id": "2"}, "attributes": deep_attributes()});
-    let span = phoenix_span(object.as_object().unwrap());
+    let span = read_phoenix_span(object.as_object().unwrap());
     let bytes: usize = span.attributes.iter().map(|(key, _)| key.len()).sum();
     assert!(bytes < 1 << 20, "{bytes}");
     assert_eq!(span.attributes.get("plain.a.b"), Some(&AttributeValue::Int(1)));

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::item::DatasetItem;
-use crate::tool_match::{find_difference, list_names};
+use crate::tool_match::{find_call_difference, list_names};
 
 /// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -49,7 +49,7 @@ impl TrialEvidence {
 }
 
 /// Maximum number of characters of an answer in a reason.
-const MAX_QUOTED: usize = 120;
+const MAX_QUOTED_ANSWER_CHARS: usize = 120;
 
 impl DatasetItem {
     /// Checks the expectations of this item against one trajectory.
@@ -66,16 +66,20 @@ impl DatasetItem {
         if let Some(expected) = &self.expected_tools {
             let (outcome, reason) = match &evidence.calls {
                 None => unknown_calls(),
-                Some(calls) => judge(find_difference(expected, calls), || format!("called {}", list_names(calls))),
+                Some(calls) => {
+                    conclude_check(find_call_difference(expected, calls), || format!("called {}", list_names(calls)))
+                }
             };
             add("expected_tools", outcome, reason);
         }
         if !self.must_not_call.is_empty() {
             let (outcome, reason) = match &evidence.calls {
                 None => unknown_calls(),
-                Some(calls) => judge(find_forbidden(&self.must_not_call, calls, &evidence.nested_calls), || {
-                    "none of them was called".to_owned()
-                }),
+                Some(calls) => {
+                    conclude_check(find_forbidden(&self.must_not_call, calls, &evidence.nested_calls), || {
+                        "none of them was called".to_owned()
+                    })
+                }
             };
             add("must_not_call", outcome, reason);
         }
@@ -84,20 +88,20 @@ impl DatasetItem {
             let folded = fold_text(answer);
             let missing = self.answer_contains.iter().find(|text| !folded.contains(&fold_text(text)));
             let found = missing.map(|text| format!("{text:?} is not in the answer {}", quote(answer)));
-            let (outcome, reason) = judge(found, || "the answer contains every text".to_owned());
+            let (outcome, reason) = conclude_check(found, || "the answer contains every text".to_owned());
             add("answer_contains", outcome, reason);
         }
         if !self.answer_matches.is_empty() {
             let missing = self.answer_matches.iter().find(|pattern| !is_match(pattern, answer));
             let found = missing.map(|pattern| format!("/{pattern}/ does not match the answer {}", quote(answer)));
-            let (outcome, reason) = judge(found, || "every expression matches the answer".to_owned());
+            let (outcome, reason) = conclude_check(found, || "every expression matches the answer".to_owned());
             add("answer_matches", outcome, reason);
         }
         checks
     }
 }
 
-fn judge(problem: Option<String>, good: impl FnOnce() -> String) -> (CheckOutcome, String) {
+fn conclude_check(problem: Option<String>, good: impl FnOnce() -> String) -> (CheckOutcome, String) {
     match problem {
         None => (CheckOutcome::Passed, good()),
         Some(reason) => (CheckOutcome::Failed, reason),
@@ -135,7 +139,7 @@ fn quote(answer: &str) -> String {
     if answer.trim().is_empty() {
         return "(there is none)".to_owned();
     }
-    let mut quoted: String = answer.trim().chars().take(MAX_QUOTED).collect();
+    let mut quoted: String = answer.trim().chars().take(MAX_QUOTED_ANSWER_CHARS).collect();
     if quoted.len() < answer.trim().len() {
         quoted.push('…');
     }

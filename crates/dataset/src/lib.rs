@@ -19,4 +19,4 @@ pub use item::{DatasetItem, DatasetMessage, ExpectedTools, ToolExpectation, Tool
 pub use item_trial::{ItemTrial, TrialEnd, TrialFileError, read_item_trials};
 pub use reader::{DatasetError, DatasetLine, DatasetReading, read_dataset, read_dataset_lines, write_dataset};
 pub use split::{SplitError, SplitPart, assign_part, parse_split_part};
-pub use trajectory_item::{ItemContent, item_from_trajectory};
+pub use trajectory_item::{RecordedExpectations, item_from_trajectory};

@@ -14,7 +14,7 @@ const MAX_LINE_BYTES: usize = 8 << 20;
 const MAX_ID_BYTES: usize = 200;
 
 /// The fields of an item, for suggestions.
-const FIELDS: [&str; 10] = [
+const ITEM_FIELDS: [&str; 10] = [
     "id",
     "request",
     "messages",
@@ -160,11 +160,11 @@ fn explain_error(text: &str, error: &serde_path_to_error::Error<serde_json::Erro
         return (reason, "write exactly one JSON object a line".to_owned());
     }
     if let Ok(serde_json::Value::Object(object)) = serde_json::from_str(text)
-        && let Some(unknown) = object.keys().find(|key| !FIELDS.contains(&key.as_str()))
+        && let Some(unknown) = object.keys().find(|key| !ITEM_FIELDS.contains(&key.as_str()))
     {
         let hint = match suggest_field(unknown) {
             Some(field) => format!("did you mean {field:?}?"),
-            None => format!("the fields are {}; put anything else into `metadata`", FIELDS.join(", ")),
+            None => format!("the fields are {}; put anything else into `metadata`", ITEM_FIELDS.join(", ")),
         };
         return (format!("unknown field {unknown:?}"), hint);
     }
@@ -199,7 +199,7 @@ fn suggest_field(unknown: &str) -> Option<&'static str> {
         ("tools", "expected_tools"),
     ];
     let lower = unknown.to_lowercase();
-    let nearest = FIELDS.into_iter().map(|field| (strsim::levenshtein(&lower, field), field)).min();
+    let nearest = ITEM_FIELDS.into_iter().map(|field| (strsim::levenshtein(&lower, field), field)).min();
     let nearest = nearest.filter(|(distance, field)| *distance <= 1 + field.len() / 5).map(|(_, field)| field);
     nearest.or_else(|| SYNONYMS.iter().find(|(word, _)| *word == lower).map(|(_, field)| *field))
 }

@@ -8,10 +8,10 @@ use crate::item::{ExpectedTools, ToolMatchMode};
 const MAX_LISTED: usize = 12;
 
 /// Describes the first difference from the expected calls; `None` if there is none.
-pub(crate) fn find_difference(expected: &ExpectedTools, calls: &[String]) -> Option<String> {
+pub(crate) fn find_call_difference(expected: &ExpectedTools, calls: &[String]) -> Option<String> {
     let tools = expected.tools();
     let difference = match expected.mode() {
-        ToolMatchMode::Exact => find_first_difference(tools, calls),
+        ToolMatchMode::Exact => find_exact_difference(tools, calls),
         ToolMatchMode::InOrder => find_out_of_order(tools, calls),
         ToolMatchMode::AnyOrder => find_missing(tools, calls).or_else(|| find_unexpected(tools, calls)),
         ToolMatchMode::Subset => find_unexpected(tools, calls),
@@ -37,7 +37,7 @@ pub(crate) fn list_names(names: &[String]) -> String {
     text
 }
 
-fn find_first_difference(tools: &[String], calls: &[String]) -> Option<String> {
+fn find_exact_difference(tools: &[String], calls: &[String]) -> Option<String> {
     let at = (0..tools.len().max(calls.len())).find(|at| tools.get(*at) != calls.get(*at))?;
     Some(match (tools.get(at), calls.get(at)) {
         (Some(tool), Some(call)) => format!("call {} is {call} instead of {tool}", at + 1),
@@ -125,7 +125,7 @@ mod tests {
         ];
         for (tools, calls, accepting) in table {
             for mode in [Exact, InOrder, AnyOrder, Subset, Superset] {
-                let found = find_difference(&expect(mode, tools), &names(calls));
+                let found = find_call_difference(&expect(mode, tools), &names(calls));
                 assert_eq!(found.is_none(), accepting.contains(&mode), "{mode:?} {tools:?} {calls:?}: {found:?}");
             }
         }
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn the_reason_names_the_call() {
         let reason = |mode, tools: &str, calls: &str| {
-            find_difference(&expect(mode, tools), &names(calls)).expect("a difference")
+            find_call_difference(&expect(mode, tools), &names(calls)).expect("a difference")
         };
         let exact = ToolMatchMode::Exact;
         assert_eq!(
@@ -153,7 +153,7 @@ mod tests {
         /// The stricter of two modes never accepts what the other refuses.
         #[test]
         fn modes_are_nested(tools in "[abc ]{0,8}", calls in "[abcd ]{0,10}") {
-            let accepts = |mode| find_difference(&expect(mode, &tools), &names(&calls)).is_none();
+            let accepts = |mode| find_call_difference(&expect(mode, &tools), &names(&calls)).is_none();
             let (exact, in_order, any_order) =
                 (accepts(ToolMatchMode::Exact), accepts(ToolMatchMode::InOrder), accepts(ToolMatchMode::AnyOrder));
             let (subset, superset) = (accepts(ToolMatchMode::Subset), accepts(ToolMatchMode::Superset));

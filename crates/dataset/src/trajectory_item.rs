@@ -7,16 +7,16 @@ use crate::item::{DatasetItem, DatasetMessage, ExpectedTools, ToolExpectation, T
 
 /// Which recorded parts become expectations. The request is always taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ItemContent {
+pub struct RecordedExpectations {
     /// The recorded calls become `expected_tools`, compared in this mode.
     pub expected_tools: Option<ToolMatchMode>,
     /// The recorded answer becomes `reference`.
-    pub has_reference: bool,
+    pub with_reference: bool,
 }
 
 /// Makes an item of a trajectory; `None` if that has no request. The id is that of the trajectory. A request within a
 /// conversation becomes `messages` with the turns before it.
-pub fn item_from_trajectory(trajectory: &Trajectory, content: ItemContent) -> Option<DatasetItem> {
+pub fn item_from_trajectory(trajectory: &Trajectory, content: RecordedExpectations) -> Option<DatasetItem> {
     let query = trajectory.query.clone().filter(|query| !query.trim().is_empty())?.replace('\0', "");
     let mut item = DatasetItem { id: trajectory.trajectory_id.clone(), ..DatasetItem::default() };
     let mut messages = Vec::new();
@@ -39,7 +39,7 @@ pub fn item_from_trajectory(trajectory: &Trajectory, content: ItemContent) -> Op
         let tools = trajectory.steps.iter().map(|step| step.tool.clone()).filter(|tool| !tool.trim().is_empty());
         item.expected_tools = Some(ExpectedTools::WithMode(ToolExpectation { mode, tools: tools.collect() }));
     }
-    if content.has_reference {
+    if content.with_reference {
         item.reference = trajectory.final_answer.clone().filter(|answer| !answer.trim().is_empty());
     }
     let tag = |name: &str, value: &Option<String>| value.as_ref().map(|value| format!("{name}:{value}"));
@@ -81,11 +81,11 @@ mod tests {
 
     #[test]
     fn expectations_are_added_on_demand_only() {
-        let plain = item_from_trajectory(&recorded(), ItemContent::default()).expect("an item");
+        let plain = item_from_trajectory(&recorded(), RecordedExpectations::default()).expect("an item");
         assert_eq!((plain.id.as_str(), plain.request.as_deref()), ("t1", Some("And order 8?")));
         assert!(plain.expected_tools.is_none() && plain.reference.is_none() && !plain.has_checks());
         assert_eq!(plain.tags, ["agent:shop", "session:s1"]);
-        let content = ItemContent { expected_tools: Some(ToolMatchMode::InOrder), has_reference: true };
+        let content = RecordedExpectations { expected_tools: Some(ToolMatchMode::InOrder), with_reference: true };
         let full = item_from_trajectory(&recorded(), content).expect("an item");
         assert_eq!(
             full.expected_tools.as_ref().map(|tools| tools.tools().to_vec()),
@@ -105,7 +105,7 @@ mod tests {
             ..EarlierTurn::default()
         };
         let trajectory = Trajectory { earlier_turns: vec![Arc::new(turn)], ..recorded() };
-        let item = item_from_trajectory(&trajectory, ItemContent::default()).expect("an item");
+        let item = item_from_trajectory(&trajectory, RecordedExpectations::default()).expect("an item");
         let messages = item.request_messages();
         let roles: Vec<&str> = messages.iter().map(|message| message.role.as_str()).collect();
         assert_eq!(roles, ["user", "assistant", "user"]);

@@ -38,11 +38,11 @@ pub const TEST_CLAIMS: &str = "test_claims";
 /// of different rules can be distinguished.
 const RULES_VERSION: &str = "rules-5";
 /// The judge's name in outcomes of a rubric that rules answered.
-pub const OFFLINE: &str = "offline";
+pub const OFFLINE_JUDGE: &str = "offline";
 /// The judge's name in outcomes of `call_validity`, which no model ever answers.
-pub const RULES: &str = "rules";
+pub const RULES_JUDGE: &str = "rules";
 /// The judge's name in benchmark outcomes, which are measured from the state of the simulated GitHub.
-pub const SIMULATOR: &str = "simulator";
+pub const SIMULATOR_JUDGE: &str = "simulator";
 
 /// One question of a run, ready to be asked of every step or trajectory.
 #[derive(Clone, Debug)]
@@ -101,7 +101,7 @@ impl RuleQuestion {
 impl Evaluator {
     /// A rubric that a model answers. `structured` asks for JSON that follows a schema.
     pub fn with_model_judge(rubric: &Rubric, judge: &str, structured: bool) -> Evaluator {
-        let answer = judge::answer_form(rubric, structured);
+        let answer = judge::build_answer_form(rubric, structured);
         Evaluator::from_rubric(
             rubric,
             judge,
@@ -113,7 +113,7 @@ impl Evaluator {
     /// A rubric that rules answer; `None` if there are no rules under its name.
     pub fn with_offline_rules(rubric: &Rubric) -> Option<Evaluator> {
         let question = RuleQuestion::from_name(&rubric.name)?;
-        Some(Evaluator::from_rubric(rubric, OFFLINE, RULES_VERSION, EvaluationMethod::Rules(question)))
+        Some(Evaluator::from_rubric(rubric, OFFLINE_JUDGE, RULES_VERSION, EvaluationMethod::Rules(question)))
     }
 
     /// The evaluator of whether the tool accepts a call: a fact, so no model is asked.
@@ -168,7 +168,7 @@ impl Evaluator {
             labels,
             hash: RULES_VERSION.into(),
             phoenix_name: title.to_owned(),
-            judge: RULES.into(),
+            judge: RULES_JUDGE.into(),
             method: EvaluationMethod::Rules(question),
         }
     }
@@ -186,7 +186,7 @@ impl Evaluator {
         }
     }
 
-    pub fn asks_a_model(&self) -> bool {
+    pub fn asks_model(&self) -> bool {
         matches!(self.method, EvaluationMethod::Model { .. })
     }
 

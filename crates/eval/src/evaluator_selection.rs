@@ -190,7 +190,7 @@ mod tests {
     fn no_rubric_may_have_the_name_of_a_set_or_of_rules() {
         let rules = RULE_EVALUATORS.iter().map(|make| make().name.to_string());
         for name in rules.chain(EVALUATOR_SETS.map(str::to_owned)) {
-            assert!(crate::rubric::is_reserved(&name), "{name}");
+            assert!(crate::rubric::is_reserved_name(&name), "{name}");
         }
     }
 

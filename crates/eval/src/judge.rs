@@ -9,7 +9,7 @@ use gradus_llm::{
 };
 use serde_json::value::RawValue;
 
-use crate::label_probability::label_probability;
+use crate::label_probability::compute_label_probability;
 use crate::learned_window::LearnedWindow;
 use crate::prompt::{JudgePrompt, PromptWindow};
 use crate::rubric::{Rubric, RubricLabels};
@@ -28,7 +28,7 @@ pub struct ModelJudge {
     pub learned_window: LearnedWindow,
 }
 
-/// Everything besides prompt and endpoint that influences an answer. It is part of the cache key, except `asks_again`,
+/// Everything besides prompt and endpoint that influences an answer. It is part of the cache key, except `max_reasks`,
 /// `window` and `wants_logprobs`.
 #[derive(Clone, Copy, Debug)]
 pub struct JudgeSettings {
@@ -39,7 +39,7 @@ pub struct JudgeSettings {
     /// Asks for JSON that follows a schema. Endpoints that reject this are asked for text.
     pub structured: bool,
     /// How many times an unparseable answer is requested again.
-    pub asks_again: u32,
+    pub max_reasks: u32,
     /// Maximum length of a prompt.
     pub window: PromptWindow,
     /// Asks for log-probabilities, so that [`JudgeResponse::label_probability`] is known where the endpoint gives them.
@@ -87,7 +87,7 @@ pub enum JudgeFailure {
 /// Maximum number of times that a prompt which the endpoint refuses as too long is rendered again: for the window
 /// that the endpoint names, or at half its size. Four halvings leave a sixteenth, so a wrong `--context-tokens` does
 /// not fail the run.
-const SHORTENINGS: u32 = 4;
+const MAX_PROMPT_SHORTENINGS: u32 = 4;
 
 impl ModelJudge {
     /// Provider and model, `openai:gpt-4o`, as in outcome lines.
@@ -134,8 +134,8 @@ impl ModelJudge {
 
     /// Upper bound in dollars of the answers to one question, without its prompt: every allowed answer has maximum
     /// length. A budget below it would never admit a question. `None` if the price is unknown.
-    pub fn most_an_answer_costs(&self) -> Option<f64> {
-        let completion = (u64::from(self.settings.asks_again) + 1) * u64::from(self.settings.max_tokens);
+    pub fn max_answer_cost_usd(&self) -> Option<f64> {
+        let completion = (u64::from(self.settings.max_reasks) + 1) * u64::from(self.settings.max_tokens);
         self.price.map(|price| price.cost_of_usage(CompletionUsage { completion, ..CompletionUsage::default() }))
     }
 
@@ -152,10 +152,10 @@ impl ModelJudge {
 
     /// Upper bound in dollars of a question before it is asked: every allowed answer has maximum length and only the
     /// last one can be parsed. Only retries of requests that were billed and then failed can exceed it.
-    pub fn most_it_costs(&self, prompt: &JudgePrompt) -> Option<f64> {
-        let calls = u64::from(self.settings.asks_again) + 1;
+    pub fn max_question_cost_usd(&self, prompt: &JudgePrompt) -> Option<f64> {
+        let calls = u64::from(self.settings.max_reasks) + 1;
         let usage = CompletionUsage {
-            prompt: calls * most_tokens(prompt),
+            prompt: calls * max_prompt_tokens(prompt),
             completion: calls * u64::from(self.settings.max_tokens),
             cached_prompt: 0,
         };
@@ -207,7 +207,9 @@ impl ModelJudge {
             let reply = match answered {
                 Ok(reply) => reply,
                 // A rejected prompt is not billed, so it counts neither as an attempt nor against the budget.
-                Err(ModelCallFailure { error: CallError::TooLong(refusal), attempts }) if shortenings < SHORTENINGS => {
+                Err(ModelCallFailure { error: CallError::TooLong(refusal), attempts })
+                    if shortenings < MAX_PROMPT_SHORTENINGS =>
+                {
                     shortenings += 1;
                     let refused_bytes = prompt_bytes(&judgement.prompt);
                     let shorter = render(self.window_after_refusal(&refusal, refused_bytes));
@@ -235,7 +237,8 @@ impl ModelJudge {
             judgement.answered_by = reply.model;
             let reason = match (parsed, reply.stop) {
                 (Ok(reading), _) => {
-                    judgement.label_probability = label_probability(&reply.token_logprobs, labels, &reading.label);
+                    judgement.label_probability =
+                        compute_label_probability(&reply.token_logprobs, labels, &reading.label);
                     judgement.result = Ok(reading);
                     return judgement;
                 }
@@ -245,7 +248,7 @@ impl ModelJudge {
                 }
                 (Err(unreadable), FinishReason::Done) => unreadable.to_string(),
             };
-            if unread >= self.settings.asks_again {
+            if unread >= self.settings.max_reasks {
                 let text = match unread {
                     0 => reason,
                     asked => format!("{reason} (asked {} times)", asked + 1),
@@ -294,7 +297,7 @@ impl ModelJudge {
 
 /// The form in which a rubric's verdict is requested: a JSON schema whose `label` is an enum of the rubric's labels, or
 /// text.
-pub fn answer_form(rubric: &Rubric, structured: bool) -> AnswerForm {
+pub fn build_answer_form(rubric: &Rubric, structured: bool) -> AnswerForm {
     if !structured {
         return AnswerForm::Text;
     }
@@ -321,12 +324,12 @@ fn prompt_bytes(prompt: &JudgePrompt) -> usize {
 }
 
 /// An upper bound of the prompt's tokens, for budgets. It assumes fewer bytes per token than usual.
-fn most_tokens(prompt: &JudgePrompt) -> u64 {
+fn max_prompt_tokens(prompt: &JudgePrompt) -> u64 {
     prompt_bytes(prompt).div_ceil(crate::prompt::BYTES_PER_TOKEN) as u64
 }
 
 /// An estimate of the prompt's tokens, for `--dry-run`. English text has about four bytes per token.
-pub fn estimated_tokens(prompt: &JudgePrompt) -> u64 {
+pub fn estimate_prompt_tokens(prompt: &JudgePrompt) -> u64 {
     const BYTES_PER_TOKEN: usize = 4;
     prompt_bytes(prompt).div_ceil(BYTES_PER_TOKEN) as u64
 }

@@ -8,7 +8,7 @@ use gradus_http::SecretString;
 use gradus_llm::price::{ModelPrices, PriceError, PriceTable};
 use gradus_llm::{LocalServer, ModelClient, ModelEndpoint, ModelProvider, ModelSetupError, RetryPolicy};
 
-use crate::evaluator::OFFLINE;
+use crate::evaluator::OFFLINE_JUDGE;
 use crate::judge::{JudgeSettings, ModelJudge};
 use crate::learned_window::LearnedWindow;
 use crate::prompt::PromptWindow;
@@ -144,7 +144,7 @@ impl JudgeConfig {
         let named = self.judge.as_deref().or(of_environment).or(self.fallback_judge.as_deref());
         let (provider, model) = match named {
             Some("") => return Err(JudgeConfigError::EmptyJudge),
-            Some(OFFLINE) => return Ok(JudgeChoice::Offline { by_default: false }),
+            Some(OFFLINE_JUDGE) => return Ok(JudgeChoice::Offline { by_default: false }),
             Some(name) if let Some((server, model)) = split_local_name(name) => {
                 return self.select_local(server, model);
             }
@@ -281,9 +281,9 @@ impl JudgeConfig {
             // Anthropic gets no temperature. A value that is not sent must not change the cache key.
             temperature: self.temperature.filter(|_| endpoint.provider == ModelProvider::OpenAi),
             structured: !self.is_plain_text,
-            asks_again: self.ask_again,
+            max_reasks: self.ask_again,
             // The answer needs its share of the context window.
-            window: PromptWindow::of_tokens(context_tokens - max_tokens as usize),
+            window: PromptWindow::from_tokens(context_tokens - max_tokens as usize),
             wants_logprobs: self.wants_logprobs,
         };
         Ok(ModelJudge { client, settings, price, learned_window: LearnedWindow::default() })

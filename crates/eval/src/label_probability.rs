@@ -12,7 +12,7 @@ use crate::rubric::RubricLabels;
 
 /// Returns the probability of `label` among `labels` in an answer with these tokens. `None` if the answer has no
 /// log-probabilities, or if the label cannot be located in it.
-pub(crate) fn label_probability(tokens: &[TokenLogprob], labels: &RubricLabels, label: &str) -> Option<f64> {
+pub(crate) fn compute_label_probability(tokens: &[TokenLogprob], labels: &RubricLabels, label: &str) -> Option<f64> {
     let answer: String = tokens.iter().map(|token| token.text.as_str()).collect();
     // ASCII only: other characters may change their length, and the offsets have to fit the tokens.
     let (answer, label) = (answer.to_ascii_lowercase(), label.to_ascii_lowercase());
@@ -56,8 +56,8 @@ impl LabelContinuations<'_> {
         for (text, logprob) in token.alternatives.iter().filter(|(text, _)| *text != token.text) {
             let text = text.to_ascii_lowercase();
             let text = if is_first { text.trim_start_matches(|c: char| !c.is_alphanumeric()) } else { text.as_str() };
-            let leads_to_rival = self.rivals.iter().any(|rival| leads_to(text, rival));
-            match (leads_to(text, self.own), leads_to_rival) {
+            let leads_to_rival = self.rivals.iter().any(|rival| matches_label_start(text, rival));
+            match (matches_label_start(text, self.own), leads_to_rival) {
                 (true, false) => own += logprob.exp(),
                 (false, true) => rival += logprob.exp(),
                 // The token is compatible with both labels, or with none.
@@ -69,7 +69,7 @@ impl LabelContinuations<'_> {
 }
 
 /// Whether a token is a beginning of this text, or the whole text followed by the end of the word.
-fn leads_to(token: &str, rest: &str) -> bool {
+fn matches_label_start(token: &str, rest: &str) -> bool {
     if token.is_empty() || rest.is_empty() {
         return false;
     }
@@ -115,8 +115,11 @@ mod tests {
     fn without_alternatives_the_token_itself_counts() {
         let two = labels(&["correct", "incorrect"]);
         let answer = |token| [self::token("LABEL: ", 1.0, &[]), token];
-        assert_near(label_probability(&answer(token("correct", 0.6, &[])), &two, "correct"), 0.6);
-        assert_near(label_probability(&answer(token("correct", 0.6, &[("correct", 0.6)])), &two, "correct"), 0.6);
+        assert_near(compute_label_probability(&answer(token("correct", 0.6, &[])), &two, "correct"), 0.6);
+        assert_near(
+            compute_label_probability(&answer(token("correct", 0.6, &[("correct", 0.6)])), &two, "correct"),
+            0.6,
+        );
     }
 
     #[test]
@@ -132,9 +135,9 @@ mod tests {
             ),
             token("\"}", 0.9, &[]),
         ];
-        assert_near(label_probability(&answer, &two, "correct"), 0.65 / 0.9);
+        assert_near(compute_label_probability(&answer, &two, "correct"), 0.65 / 0.9);
         let text = [token("LABEL:", 1.0, &[]), token(" incorrect", 0.6, &[(" correct", 0.3), ("\n", 0.1)])];
-        assert_near(label_probability(&text, &two, "incorrect"), 0.6 / 0.9);
+        assert_near(compute_label_probability(&text, &two, "incorrect"), 0.6 / 0.9);
     }
 
     #[test]
@@ -146,13 +149,13 @@ mod tests {
             token("_m", 0.9, &[]),
             token("et", 0.6, &[("issed", 0.2), ("e", 0.1), ("x", 0.1)]),
         ];
-        assert_near(label_probability(&answer, &three, "fully_met"), 0.7 / 0.8 * (0.7 / 0.9));
+        assert_near(compute_label_probability(&answer, &three, "fully_met"), 0.7 / 0.8 * (0.7 / 0.9));
     }
 
     #[test]
     fn the_place_of_the_label_is_found_or_there_is_no_probability() {
         let two = labels(&["good", "bad"]);
-        let given = |text: &str| label_probability(&[token(text, 0.5, &[])], &two, "good");
+        let given = |text: &str| compute_label_probability(&[token(text, 0.5, &[])], &two, "good");
         for answer in
             ["LABEL: good", "good", "So it is **good**.", "{\"label\":\"Good\"}", "**Label:** good\nIt is not bad."]
         {
@@ -161,6 +164,6 @@ mod tests {
         for answer in ["", "goodness", "good, or rather fine", "label: bad"] {
             assert_eq!(given(answer), None, "{answer}");
         }
-        assert_eq!(label_probability(&[], &two, "good"), None);
+        assert_eq!(compute_label_probability(&[], &two, "good"), None);
     }
 }

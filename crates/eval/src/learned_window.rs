@@ -8,7 +8,7 @@ use gradus_llm::ContextRefusal;
 use crate::prompt::{BYTES_PER_TOKEN, PromptWindow};
 
 /// Share of the window that prompts may fill: the tokens per byte differ between prompts and were measured only once.
-const FILLED_SHARE: f64 = 0.95;
+const MAX_FILLED_SHARE: f64 = 0.95;
 
 /// The known size of the window; unknown until the first refusal that names it.
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ impl LearnedWindow {
     pub fn prompt_window(&self, answer_tokens: u32) -> Option<PromptWindow> {
         let size = self.size()?;
         let tokens = size.tokens - u64::from(size.answer_tokens(answer_tokens));
-        Some(PromptWindow { bytes: (tokens as f64 * size.bytes_per_token * FILLED_SHARE) as usize })
+        Some(PromptWindow { bytes: (tokens as f64 * size.bytes_per_token * MAX_FILLED_SHARE) as usize })
     }
 
     /// The length of an answer to ask for. In a small window it is a quarter of it at most: many servers refuse a prompt

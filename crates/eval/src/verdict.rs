@@ -53,16 +53,16 @@ const REASONING_TAGS: [(&str, &str); 6] = [
 /// Parses an answer by the rules above. Answers are untrusted: a recording may have made the judge quote a label.
 pub fn parse_verdict(answer: &str, labels: &RubricLabels) -> Result<ParsedVerdict, VerdictParseError> {
     let answer = answer.trim().trim_start_matches('\u{feff}').trim_start();
-    if let Some(object) = whole_object(answer) {
+    if let Some(object) = parse_whole_object(answer) {
         return object.to_verdict(labels);
     }
     // Small models put raw line breaks into JSON strings, which is not valid JSON.
     let on_one_line = answer.replace(['\n', '\r', '\t'], " ");
-    if let Some(object) = whole_object(&on_one_line) {
+    if let Some(object) = parse_whole_object(&on_one_line) {
         return object.to_verdict(labels);
     }
     // Everything before an end tag is reasoning, even if it begins with an object.
-    let at_the_start = object_at_the_start(answer).filter(|(_, rest)| reasoning_ends(rest).is_empty());
+    let at_the_start = parse_object_at_start(answer).filter(|(_, rest)| reasoning_ends(rest).is_empty());
     let Some((object, rest)) = at_the_start else { return read_prose(answer, labels) };
     if gives_no_label(rest, labels) {
         return object.to_verdict(labels);
@@ -78,11 +78,11 @@ pub fn parse_verdict(answer: &str, labels: &RubricLabels) -> Result<ParsedVerdic
 fn read_prose(answer: &str, labels: &RubricLabels) -> Result<ParsedVerdict, VerdictParseError> {
     let ends = reasoning_ends(answer);
     // The first end tag that fits: a later one is inside the object.
-    if let Some(object) = ends.iter().find_map(|end| whole_object(answer[*end..].trim())) {
+    if let Some(object) = ends.iter().find_map(|end| parse_whole_object(answer[*end..].trim())) {
         return object.to_verdict(labels);
     }
     let begins_with_reasoning = REASONING_TAGS.iter().any(|(begin, _)| answer.starts_with(begin));
-    let (text, object) = match object_at_the_end(answer) {
+    let (text, object) = match parse_object_at_end(answer) {
         // Reasoning that was cut off contains no answer.
         Some((at, _)) if begins_with_reasoning && ends.first().is_none_or(|end| *end > at) => (answer, None),
         Some((at, object)) => (answer[..at].trim_end(), Some(object.to_verdict(labels)?)),
@@ -118,12 +118,12 @@ fn read_text(
     }
     match (last_label_line(answer), object) {
         (Some(line), object) => {
-            let label = label_in(line.label, labels)?;
+            let label = find_only_label(line.label, labels)?;
             let disagrees = object.is_some_and(|object| object.label != label);
             if disagrees || (!line.is_last && is_doubtful(line.before, &label, labels)) {
                 return Err(VerdictParseError::SeveralLabels);
             }
-            return Ok(ParsedVerdict { label, explanation: explanation_of(line.before) });
+            return Ok(ParsedVerdict { label, explanation: clean_explanation(line.before) });
         }
         (None, Some(object)) => return Ok(object),
         (None, None) => {}
@@ -133,7 +133,7 @@ fn read_text(
         None => ("", answer),
     };
     match labels.find(last) {
-        Some(label) => Ok(ParsedVerdict { label: label.to_owned(), explanation: explanation_of(before) }),
+        Some(label) => Ok(ParsedVerdict { label: label.to_owned(), explanation: clean_explanation(before) }),
         None => Err(VerdictParseError::NoLabel),
     }
 }
@@ -149,11 +149,11 @@ fn reasoning_ends(answer: &str) -> Vec<usize> {
 /// Whether an answer begins in the requested form: with its explanation or its label.
 fn begins_with_marker(answer: &str) -> bool {
     let start = answer.trim_start_matches(|c: char| !c.is_alphanumeric());
-    behind_label(answer).is_some() || strip_word(start, "explanation").is_some()
+    text_after_label(answer).is_some() || strip_word(start, "explanation").is_some()
 }
 
 /// Parses an answer that is a single JSON object, bare or in a code block.
-fn whole_object(answer: &str) -> Option<VerdictJson<'_>> {
+fn parse_whole_object(answer: &str) -> Option<VerdictJson<'_>> {
     let whole = answer.strip_prefix("```json").or_else(|| answer.strip_prefix("```")).unwrap_or(answer);
     let whole = whole.trim_end_matches('`').trim();
     // Fast path: the first character excludes most text.
@@ -171,7 +171,7 @@ struct VerdictJson<'a> {
 
 impl VerdictJson<'_> {
     fn to_verdict(&self, labels: &RubricLabels) -> Result<ParsedVerdict, VerdictParseError> {
-        let label = label_in(&self.label, labels)?;
+        let label = find_only_label(&self.label, labels)?;
         let raw = self.explanation.map_or("\"\"", RawValue::get);
         let explanation = serde_json::from_str::<String>(raw).unwrap_or_else(|_| raw.to_owned());
         Ok(ParsedVerdict { label, explanation: explanation.trim().to_owned() })
@@ -179,7 +179,7 @@ impl VerdictJson<'_> {
 }
 
 /// Parses a JSON object at the beginning, and returns the text after it.
-fn object_at_the_start(answer: &str) -> Option<(VerdictJson<'_>, &str)> {
+fn parse_object_at_start(answer: &str) -> Option<(VerdictJson<'_>, &str)> {
     let body = answer.strip_prefix("```json").or_else(|| answer.strip_prefix("```")).unwrap_or(answer);
     let body = body.trim_start();
     if !body.starts_with('{') {
@@ -198,7 +198,7 @@ fn gives_no_label(rest: &str, labels: &RubricLabels) -> bool {
 }
 
 /// Parses a JSON object at the end of the text, and returns its offset.
-fn object_at_the_end(answer: &str) -> Option<(usize, VerdictJson<'_>)> {
+fn parse_object_at_end(answer: &str) -> Option<(usize, VerdictJson<'_>)> {
     // Only at the end: an object that is quoted in the middle of an explanation is not an answer.
     let end = answer.trim_end_matches(|c: char| c == '`' || c.is_whitespace());
     if !end.ends_with('}') {
@@ -223,7 +223,7 @@ struct LabelLine<'a> {
 
 /// Whether an earlier `LABEL:` line gives another label.
 fn is_doubtful(before: &str, label: &str, labels: &RubricLabels) -> bool {
-    let earlier = before.lines().filter_map(behind_label).filter_map(|text| label_in(text, labels).ok());
+    let earlier = before.lines().filter_map(text_after_label).filter_map(|text| find_only_label(text, labels).ok());
     earlier.into_iter().any(|other| other != label)
 }
 
@@ -231,7 +231,7 @@ fn last_label_line(answer: &str) -> Option<LabelLine<'_>> {
     let mut found = None;
     let mut at = 0;
     for line in answer.split_inclusive('\n') {
-        if let Some(rest) = behind_label(line) {
+        if let Some(rest) = text_after_label(line) {
             let rest_at = at + (line.len() - rest.len());
             found = Some((at, rest_at, rest));
         }
@@ -251,7 +251,7 @@ fn last_label_line(answer: &str) -> Option<LabelLine<'_>> {
 }
 
 /// `LABEL: x`, `**Label:** x`, `## Final label - x`, `"label": "x"`.
-fn behind_label(line: &str) -> Option<&str> {
+fn text_after_label(line: &str) -> Option<&str> {
     let start = line.trim_start_matches(|c: char| !c.is_alphanumeric());
     let start = strip_word(start, "final").unwrap_or(start);
     let rest = strip_word(start, "label")?;
@@ -267,7 +267,7 @@ fn strip_word<'t>(text: &'t str, word: &str) -> Option<&'t str> {
 }
 
 /// Finds the only label in a short text. It is an error if there are none or several.
-fn label_in(text: &str, labels: &RubricLabels) -> Result<String, VerdictParseError> {
+fn find_only_label(text: &str, labels: &RubricLabels) -> Result<String, VerdictParseError> {
     if let Some(label) = labels.find(text) {
         return Ok(label.to_owned());
     }
@@ -280,7 +280,8 @@ fn label_in(text: &str, labels: &RubricLabels) -> Result<String, VerdictParseErr
         return Err(VerdictParseError::NoLabel);
     }
     // Longest first, so that "partly correct" is not matched as "correct".
-    let mut by_length: Vec<(&str, Vec<String>)> = labels.names().map(|label| (label, words_of(label))).collect();
+    let mut by_length: Vec<(&str, Vec<String>)> =
+        labels.names().map(|label| (label, split_label_words(label))).collect();
     by_length.sort_by_key(|(_, words)| std::cmp::Reverse(words.len()));
     let mut given: Option<&str> = None;
     let mut at = 0;
@@ -306,7 +307,7 @@ fn label_in(text: &str, labels: &RubricLabels) -> Result<String, VerdictParseErr
     given.map(str::to_owned).ok_or(VerdictParseError::UnknownLabel)
 }
 
-fn words_of(label: &str) -> Vec<String> {
+fn split_label_words(label: &str) -> Vec<String> {
     let lower = label.to_lowercase();
     lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }
@@ -338,7 +339,7 @@ fn is_filler(word: &str) -> bool {
 }
 
 /// Removes heading and markup from an explanation.
-fn explanation_of(text: &str) -> String {
+fn clean_explanation(text: &str) -> String {
     let text = text.trim().trim_end_matches('*').trim_end();
     let start = text.trim_start_matches(['*', '#', ' ', '_']);
     let rest = strip_word(start, "explanation").map(|rest| rest.trim_start_matches(['*', '_', ' ']));

@@ -7,7 +7,7 @@ use gradus_core::trajectory::{TokenUsage, Trajectory, TrajectoryStep};
 use serde_json::{Map, Value as Json, json};
 
 use crate::chat_form::{call_id, tool_schemas};
-use crate::graded_runs::{GradedRun, GradedRuns, replies};
+use crate::graded_runs::{GradedRun, GradedRuns, split_replies};
 
 /// The version to write. What Gradus writes is the same in both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -102,7 +102,7 @@ fn add_turn(steps: &mut StepList, turn: &GradedRun) {
         set_optional(&mut step, "extra", extra.map(|extra| json!({"gradus": extra})));
         steps.push(step, trajectory.start.as_deref());
     }
-    for reply in replies(&trajectory.steps) {
+    for reply in split_replies(&trajectory.steps) {
         steps.push(reply_step(turn, reply), reply.first().and_then(|step| step.start.as_deref()));
     }
     if let Some(answer) = &trajectory.final_answer {

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use gradus_core::trajectory::{Trajectory, TrajectoryStep};
 use serde_json::{Map, Value as Json, json};
 
-use crate::graded_runs::{GradedRun, GradedRuns, replies};
+use crate::graded_runs::{GradedRun, GradedRuns, split_replies};
 
 /// Which libraries and services read the rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl ChatForm {
         if let Some(query) = &trajectory.query {
             messages.push(json!({"role": "user", "content": query}));
         }
-        for reply in replies(&trajectory.steps) {
+        for reply in split_replies(&trajectory.steps) {
             if reply.iter().any(|step| step.index >= step_index) {
                 break;
             }

@@ -147,9 +147,9 @@ fn trajectory_row(run: &GradedRun) -> Json {
         "cost_usd": trajectory.cost_usd,
         "start_time": trajectory.start,
         "end_time": trajectory.end,
-        "tools": list_text(&trajectory.tools),
-        "defects": list_text(&trajectory.defects),
-        "annotations": list_text(&trajectory.annotations),
+        "tools": list_as_json_text(&trajectory.tools),
+        "defects": list_as_json_text(&trajectory.defects),
+        "annotations": list_as_json_text(&trajectory.annotations),
     })
 }
 
@@ -196,7 +196,7 @@ fn verdict_rows(run: &GradedRun) -> Vec<Json> {
 }
 
 /// Returns a list as JSON text; null if it is empty.
-fn list_text<T: serde::Serialize>(items: &[T]) -> Option<String> {
+fn list_as_json_text<T: serde::Serialize>(items: &[T]) -> Option<String> {
     if items.is_empty() { None } else { serde_json::to_string(items).ok() }
 }
 

@@ -50,9 +50,9 @@ pub struct GradedRun {
 }
 
 /// Minimum score of a good verdict.
-const GOOD_SCORE: f64 = 0.5;
+const MIN_GOOD_SCORE: f64 = 0.5;
 /// Maximum number of earlier turns of a conversation that are followed.
-const MAX_TURNS: usize = 1_000;
+const MAX_EARLIER_TURNS: usize = 1_000;
 
 impl GradedRun {
     /// Verdicts on one step.
@@ -69,7 +69,7 @@ impl GradedRun {
         let mut quality = StepQuality::Unjudged;
         for verdict in self.step_verdicts(index) {
             match verdict.score {
-                Some(score) if score < GOOD_SCORE => return StepQuality::Wrong,
+                Some(score) if score < MIN_GOOD_SCORE => return StepQuality::Wrong,
                 Some(_) if verdict.can_confirm => quality = StepQuality::Right,
                 _ => {}
             }
@@ -96,7 +96,7 @@ impl GradedRun {
         let outcome = self.run_verdicts().filter(|verdict| verdict.evaluator == "task_completion");
         match outcome.filter_map(|verdict| verdict.score).next() {
             _ if self.trajectory.is_error => RunQuality::Failure,
-            Some(score) if score < GOOD_SCORE => RunQuality::Failure,
+            Some(score) if score < MIN_GOOD_SCORE => RunQuality::Failure,
             Some(_) => RunQuality::Success,
             None => RunQuality::Unknown,
         }
@@ -104,7 +104,7 @@ impl GradedRun {
 
     /// Whether a verdict is bad.
     pub fn has_bad_verdict(&self) -> bool {
-        self.verdicts.iter().filter_map(|verdict| verdict.score).any(|score| score < GOOD_SCORE)
+        self.verdicts.iter().filter_map(|verdict| verdict.score).any(|score| score < MIN_GOOD_SCORE)
     }
 
     /// Whether a verdict confirms something about the run.
@@ -113,7 +113,7 @@ impl GradedRun {
     }
 
     /// Returns why the run does not contain all that the agent saw; `None` if it does.
-    pub fn explain_gap(&self) -> Option<&'static str> {
+    pub fn explain_incomplete(&self) -> Option<&'static str> {
         if self.trajectory.steps.iter().any(|step| step.observation.is_none()) {
             return Some("the result of a call is missing");
         }
@@ -165,7 +165,7 @@ impl GradedRuns {
         let mut turns: Vec<&GradedRun> = Vec::new();
         let mut previous = run.trajectory.previous_trajectory_id.as_ref();
         while let Some(at) = previous.and_then(|id| self.by_id.get(id))
-            && turns.len() < MAX_TURNS
+            && turns.len() < MAX_EARLIER_TURNS
         {
             let turn = &self.runs[*at];
             // Ids are recorded text, so a chain can have a cycle.
@@ -187,7 +187,7 @@ impl GradedRuns {
         if first.trajectory.previous_trajectory_id.is_some() || is_later {
             return Some("an earlier turn is missing");
         }
-        turns.into_iter().find_map(GradedRun::explain_gap)
+        turns.into_iter().find_map(GradedRun::explain_incomplete)
     }
 
     /// Returns the runs as conversations: each a list of turns, oldest first. A run without turns is a conversation
@@ -215,6 +215,6 @@ impl GradedRuns {
 }
 
 /// Splits the steps of a trajectory by reply: calls that the model requested together.
-pub(crate) fn replies(steps: &[TrajectoryStep]) -> impl Iterator<Item = &[TrajectoryStep]> {
+pub(crate) fn split_replies(steps: &[TrajectoryStep]) -> impl Iterator<Item = &[TrajectoryStep]> {
     steps.chunk_by(|_, next| next.parallel_with_previous)
 }

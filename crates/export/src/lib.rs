@@ -22,4 +22,4 @@ pub use graded_runs::{GradedRun, GradedRuns, RunQuality, RunVerdict, StepQuality
 pub use manifest::{ExportManifest, VerdictSource};
 pub use otlp_json::write_otlp_rows;
 #[cfg(feature = "parquet")]
-pub use parquet_table::ParquetTable;
+pub use parquet_table::ParquetTableWriter;

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde_json::{Value as Json, json};
 
 use crate::chat_form::{ArgumentForm, ChatForm, ChatShape, result_message, tool_schemas};
-use crate::graded_runs::{GradedRuns, replies};
+use crate::graded_runs::{GradedRuns, split_replies};
 
 /// Writes one export request for each trajectory, as a line of OTLP JSON. Returns their number.
 pub fn write_otlp_rows(runs: &GradedRuns, out: &mut dyn Write) -> io::Result<u64> {
@@ -57,8 +57,8 @@ impl<'t> TraceBuilder<'t> {
         // The messages that are new in the request of the next reply. Real requests repeat the whole conversation, and
         // with it the square of its size.
         let form = ChatForm { shape: ChatShape::OpenAi, arguments: ArgumentForm::Text };
-        let mut request = with_system(trajectory, form.messages_before(trajectory, 0));
-        for reply in replies(&trajectory.steps) {
+        let mut request = prepend_system_message(trajectory, form.messages_before(trajectory, 0));
+        for reply in split_replies(&trajectory.steps) {
             let first = reply.first().map_or(1, |step| step.index);
             self.add_model_span(&root, &request, &form.reply_message(reply, true), first);
             for step in reply {
@@ -131,7 +131,7 @@ impl<'t> TraceBuilder<'t> {
     }
 }
 
-fn with_system(trajectory: &Trajectory, mut messages: Vec<Json>) -> Vec<Json> {
+fn prepend_system_message(trajectory: &Trajectory, mut messages: Vec<Json>) -> Vec<Json> {
     if let Some(system) = ChatForm::system_message(trajectory) {
         messages.insert(0, system);
     }

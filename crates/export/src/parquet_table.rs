@@ -22,7 +22,7 @@ const MAX_GROUP_ROWS: usize = 20_000;
 const MAX_GROUP_BYTES: usize = 64 << 20;
 
 /// A table that is being written. It is complete after [`finish`](Self::finish).
-pub struct ParquetTable<W: Write + Send> {
+pub struct ParquetTableWriter<W: Write + Send> {
     writer: SerializedFileWriter<W>,
     table: FlatTable,
     /// The line that is being received.
@@ -31,19 +31,19 @@ pub struct ParquetTable<W: Write + Send> {
     row_bytes: usize,
 }
 
-impl<W: Write + Send> std::fmt::Debug for ParquetTable<W> {
+impl<W: Write + Send> std::fmt::Debug for ParquetTableWriter<W> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ParquetTable").field("table", &self.table).finish_non_exhaustive()
     }
 }
 
-impl<W: Write + Send> ParquetTable<W> {
+impl<W: Write + Send> ParquetTableWriter<W> {
     pub fn new(table: FlatTable, out: W) -> io::Result<Self> {
         let level = ZstdLevel::try_new(3).map_err(io::Error::other)?;
         let properties = WriterProperties::builder().set_compression(Compression::ZSTD(level)).build();
         let schema = build_schema(table).map_err(io::Error::other)?;
         let writer = SerializedFileWriter::new(out, schema, Arc::new(properties)).map_err(io::Error::other)?;
-        Ok(ParquetTable { writer, table, line: Vec::new(), rows: Vec::new(), row_bytes: 0 })
+        Ok(ParquetTableWriter { writer, table, line: Vec::new(), rows: Vec::new(), row_bytes: 0 })
     }
 
     /// Writes what is left, and the footer without which the file cannot be read.
@@ -90,7 +90,7 @@ impl<W: Write + Send> ParquetTable<W> {
     }
 }
 
-impl<W: Write + Send> Write for ParquetTable<W> {
+impl<W: Write + Send> Write for ParquetTableWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let end = bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |at| at + 1);
         self.line.extend_from_slice(&bytes[..end]);
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn rows_come_back_as_they_were_written() {
         let file = tempfile::tempfile().unwrap();
-        let mut table = ParquetTable::new(FlatTable::Steps, file.try_clone().unwrap()).unwrap();
+        let mut table = ParquetTableWriter::new(FlatTable::Steps, file.try_clone().unwrap()).unwrap();
         for number in 0..MAX_GROUP_ROWS + 1 {
             let start = if number % 2 == 0 { "\"2026-11-17T10:00:00.25Z\"" } else { "null" };
             let row = format!(
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn a_table_without_rows_can_be_read() {
         let file = tempfile::tempfile().unwrap();
-        ParquetTable::new(FlatTable::Verdicts, file.try_clone().unwrap()).unwrap().finish().unwrap();
+        ParquetTableWriter::new(FlatTable::Verdicts, file.try_clone().unwrap()).unwrap().finish().unwrap();
         assert_eq!(SerializedFileReader::new(file).unwrap().metadata().file_metadata().num_rows(), 0);
     }
 }

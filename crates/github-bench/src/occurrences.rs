@@ -5,12 +5,12 @@
 use std::collections::{BTreeSet, HashMap};
 
 /// Minimum length of a pattern in bytes. Shorter ones are not searched, because they occur by chance.
-pub(crate) const MIN_TEXT_BYTES: usize = 8;
+pub(crate) const MIN_NEEDLE_BYTES: usize = 8;
 /// Maximum length of a pattern in bytes. A longer one is represented by its first bytes, unless
 /// [`NeedleSet::from_whole_texts`] is used.
 const MAX_COMPARED_BYTES: usize = 256;
 
-/// A set of patterns, sorted, with an index on their first [`MIN_TEXT_BYTES`] bytes. A lookup at one position is a
+/// A set of patterns, sorted, with an index on their first [`MIN_NEEDLE_BYTES`] bytes. A lookup at one position is a
 /// hash, a binary search and a walk up the chain of prefixes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NeedleSet {
@@ -20,12 +20,12 @@ pub(crate) struct NeedleSet {
     /// For each pattern, the longest other pattern that is a prefix of it.
     within: Vec<Option<usize>>,
     /// Range in `texts` of the patterns with the same first bytes.
-    by_begin: HashMap<[u8; MIN_TEXT_BYTES], (usize, usize)>,
+    by_begin: HashMap<[u8; MIN_NEEDLE_BYTES], (usize, usize)>,
 }
 
 impl NeedleSet {
     /// Maximum number of patterns in a set; further ones are ignored. Bounds memory for runs that read very much.
-    pub(crate) const MAX_OCCURRENCES: usize = 200_000;
+    pub(crate) const MAX_NEEDLES: usize = 200_000;
 
     /// Returns the part of a text that represents it in a set made by [`NeedleSet::new`].
     pub(crate) fn compared_prefix(text: &str) -> &str {
@@ -34,30 +34,30 @@ impl NeedleSet {
 
     /// Creates a set of patterns that are represented by their first 256 bytes.
     pub(crate) fn new<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> NeedleSet {
-        NeedleSet::up_to(MAX_COMPARED_BYTES, texts)
+        NeedleSet::index_needles(MAX_COMPARED_BYTES, texts)
     }
 
     /// Creates a set of patterns that must occur as a whole. Those with more than `longest` bytes are left out, since
     /// a prefix would match other texts.
     pub(crate) fn from_whole_texts<T: AsRef<str>>(texts: impl IntoIterator<Item = T>, longest: usize) -> NeedleSet {
         let texts = texts.into_iter().filter(|text| text.as_ref().len() <= longest);
-        NeedleSet::up_to(longest, texts)
+        NeedleSet::index_needles(longest, texts)
     }
 
     /// Sorts, deduplicates and indexes the patterns. Linear apart from the sorting.
-    fn up_to<T: AsRef<str>>(longest: usize, texts: impl IntoIterator<Item = T>) -> NeedleSet {
+    fn index_needles<T: AsRef<str>>(longest: usize, texts: impl IntoIterator<Item = T>) -> NeedleSet {
         let mut known = BTreeSet::new();
         for text in texts {
-            if known.len() == NeedleSet::MAX_OCCURRENCES {
+            if known.len() == NeedleSet::MAX_NEEDLES {
                 break;
             }
             let text = text.as_ref();
-            if text.len() >= MIN_TEXT_BYTES {
+            if text.len() >= MIN_NEEDLE_BYTES {
                 known.insert(text[..text.floor_char_boundary(longest)].to_owned());
             }
         }
         let texts: Vec<String> = known.into_iter().collect();
-        let mut by_begin: HashMap<[u8; MIN_TEXT_BYTES], (usize, usize)> = HashMap::new();
+        let mut by_begin: HashMap<[u8; MIN_NEEDLE_BYTES], (usize, usize)> = HashMap::new();
         let mut within = Vec::with_capacity(texts.len());
         // In sorted order a pattern follows directly after its prefixes and their other continuations, so a stack finds
         // the longest prefix of each in linear time.
@@ -84,7 +84,7 @@ impl NeedleSet {
     }
 
     /// Returns the patterns that occur in a text.
-    pub(crate) fn in_text(&self, text: &str) -> BTreeSet<&str> {
+    pub(crate) fn find_in_text(&self, text: &str) -> BTreeSet<&str> {
         let mut found = BTreeSet::new();
         self.visit_matches(text.as_bytes(), &mut |_, one| found.insert(one));
         found.into_iter().map(|one| self.texts[one].as_str()).collect()
@@ -93,13 +93,13 @@ impl NeedleSet {
     /// Calls `see` with position and pattern for all occurrences. At each position the longest pattern comes first;
     /// `see` returns whether to visit the shorter ones at the same position.
     pub(crate) fn visit_matches(&self, text: &[u8], see: &mut dyn FnMut(usize, usize) -> bool) {
-        for at in 0..text.len().saturating_sub(MIN_TEXT_BYTES - 1) {
-            self.visit_at(&text[at..], &mut |one| see(at, one));
+        for at in 0..text.len().saturating_sub(MIN_NEEDLE_BYTES - 1) {
+            self.visit_needles_at(&text[at..], &mut |one| see(at, one));
         }
     }
 
     /// Calls `see` for patterns that are prefixes of a text, longest first, while it returns true.
-    pub(crate) fn visit_at(&self, text: &[u8], see: &mut dyn FnMut(usize) -> bool) {
+    pub(crate) fn visit_needles_at(&self, text: &[u8], see: &mut dyn FnMut(usize) -> bool) {
         let Some((from, to)) = text.first_chunk().and_then(|begin| self.by_begin.get(begin)) else { return };
         let text = &text[..text.len().min(self.longest)];
         // The last pattern that is not greater than the text is the longest prefix, or shares a chain with it.
@@ -115,7 +115,7 @@ impl NeedleSet {
 
     /// Whether a pattern starts with these bytes and is longer. Used to decide whether a text that is cut could still
     /// match.
-    pub(crate) fn goes_on_from(&self, begin: &[u8]) -> bool {
+    pub(crate) fn is_proper_prefix(&self, begin: &[u8]) -> bool {
         let next = self.texts.partition_point(|one| one.as_bytes() <= begin);
         self.texts.get(next).is_some_and(|one| one.as_bytes().starts_with(begin))
     }
@@ -127,7 +127,7 @@ impl NeedleSet {
 
     /// Returns the set without these patterns.
     pub(crate) fn without(self, known: &BTreeSet<String>) -> NeedleSet {
-        NeedleSet::up_to(self.longest, self.texts.into_iter().filter(|one| !known.contains(one)))
+        NeedleSet::index_needles(self.longest, self.texts.into_iter().filter(|one| !known.contains(one)))
     }
 }
 
@@ -138,14 +138,14 @@ mod tests {
     #[test]
     fn texts_in_texts_are_found() {
         let wanted = NeedleSet::new(["password", "password-1", "password-123", "passwords", "other one", "short"]);
-        let found = |text: &str| wanted.in_text(text).into_iter().map(str::to_owned).collect::<Vec<_>>();
+        let found = |text: &str| wanted.find_in_text(text).into_iter().map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(found("my password-12"), ["password", "password-1"]);
         assert_eq!(found("password-1234"), ["password", "password-1", "password-123"]);
         assert_eq!(found("passwords, short, Other one"), ["password", "passwords"]);
         assert_eq!(found("é password-zzz"), ["password"]);
         assert!(found("passwor").is_empty());
-        assert!(wanted.goes_on_from(b"pass") && wanted.goes_on_from(b"password-12"));
-        assert!(!wanted.goes_on_from(b"password-123") && !wanted.goes_on_from(b"zzz"));
+        assert!(wanted.is_proper_prefix(b"pass") && wanted.is_proper_prefix(b"password-12"));
+        assert!(!wanted.is_proper_prefix(b"password-123") && !wanted.is_proper_prefix(b"zzz"));
     }
 
     #[test]
@@ -153,9 +153,12 @@ mod tests {
         let long = format!("{} the end", "д".repeat(200));
         let other = format!("{} another end", "д".repeat(200));
         let text = format!("it says: {long}.");
-        assert_eq!(NeedleSet::from_whole_texts([&long, &other], 1_200).in_text(&text), BTreeSet::from([long.as_str()]));
+        assert_eq!(
+            NeedleSet::from_whole_texts([&long, &other], 1_200).find_in_text(&text),
+            BTreeSet::from([long.as_str()])
+        );
         assert!(NeedleSet::from_whole_texts([&long], 100).is_empty(), "half of it is another one");
-        assert_eq!(NeedleSet::new([&long]).in_text(&other), BTreeSet::from([NeedleSet::compared_prefix(&long)]));
+        assert_eq!(NeedleSet::new([&long]).find_in_text(&other), BTreeSet::from([NeedleSet::compared_prefix(&long)]));
     }
 
     /// Texts that differ at their ends only, in a text that is all of what they share: each place is one look.
@@ -170,13 +173,13 @@ mod tests {
         });
         assert_eq!(seen, 0);
         // Texts that stand in each other are told of once, not once a place.
-        let nested = NeedleSet::new((MIN_TEXT_BYTES..200).map(|length| "a".repeat(length)));
+        let nested = NeedleSet::new((MIN_NEEDLE_BYTES..200).map(|length| "a".repeat(length)));
         let (mut told, mut found) = (0, BTreeSet::new());
         nested.visit_matches("a".repeat(20_000).as_bytes(), &mut |_, one| {
             told += 1;
             found.insert(one)
         });
-        assert_eq!(found.len(), 200 - MIN_TEXT_BYTES);
+        assert_eq!(found.len(), 200 - MIN_NEEDLE_BYTES);
         assert!(told < 2 * 20_000, "{told}");
     }
 
@@ -188,7 +191,7 @@ mod tests {
         ) {
             let wanted = NeedleSet::new(&texts);
             for one in &texts {
-                proptest::prop_assert_eq!(wanted.in_text(&text).contains(one.as_str()), text.contains(one.as_str()));
+                proptest::prop_assert_eq!(wanted.find_in_text(&text).contains(one.as_str()), text.contains(one.as_str()));
             }
         }
     }

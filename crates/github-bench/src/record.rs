@@ -42,15 +42,15 @@ impl TrialRecord {
     }
 
     /// Returns the same run with one step per request, for external programs.
-    pub fn by_requests(&self) -> TrialRecord {
-        let steps = self.exchanges.iter().enumerate().map(|(at, exchange)| request_step(at, exchange));
+    pub fn with_steps_by_request(&self) -> TrialRecord {
+        let steps = self.exchanges.iter().enumerate().map(|(at, exchange)| step_from_request(at, exchange));
         TrialRecord { steps: steps.collect(), ..self.clone() }
     }
 }
 
 /// Converts a request to a step. `at` is its index in [`TrialRecord::exchanges`]. Path parameters, query and body
 /// become arguments.
-pub fn request_step(at: usize, exchange: &RecordedExchange) -> RunStep {
+pub fn step_from_request(at: usize, exchange: &RecordedExchange) -> RunStep {
     let mut arguments = Map::new();
     match exchange.path_parameters() {
         // Only the parameters: the agent did not choose the constant part of a path, which all requests of the

@@ -38,7 +38,7 @@ pub(super) enum RequiredAccess {
     /// To see the repository. The only level that an anonymous caller can have.
     Read,
     /// To open issues, comment and review: anyone who can see the repository, with a token that may write.
-    TakePart,
+    Participate,
     /// To manage issues and pull requests of others.
     Triage,
     /// To change git content, labels, milestones and releases.
@@ -51,7 +51,7 @@ pub(super) enum RequiredAccess {
 
 /// Returns the permission of an account, ignoring its token: the highest of ownership, organization membership,
 /// collaboration and public visibility. `None` if it cannot see the repository.
-pub(super) fn permission_of(
+pub(super) fn account_permission(
     state: &WorldState,
     account: AccountId,
     repository: &Repository,
@@ -73,7 +73,7 @@ pub(super) fn resolve_permission(
 ) -> Option<RepositoryPermission> {
     let public = (!repository.private).then_some(RepositoryPermission::Pull);
     let Some(actor) = actor else { return public };
-    let own = permission_of(state, actor.account, repository)?;
+    let own = account_permission(state, actor.account, repository)?;
     let by_token = match &actor.reach {
         // Classic tokens: `repo` covers everything, `public_repo` only public repositories.
         TokenAccess::Scopes(scopes) if scopes.contains("repo") => Some(RepositoryPermission::Admin),
@@ -92,7 +92,7 @@ pub(super) fn can_see(state: &WorldState, actor: Option<&AuthenticatedActor>, re
 }
 
 /// Whether the token allows writing to this repository at all, whatever the permission of its account.
-fn token_writes(actor: &AuthenticatedActor, repository: &Repository) -> bool {
+fn token_may_write(actor: &AuthenticatedActor, repository: &Repository) -> bool {
     match &actor.reach {
         TokenAccess::Scopes(scopes) => {
             scopes.contains("repo") || (scopes.contains("public_repo") && !repository.private)
@@ -118,15 +118,15 @@ pub(super) fn check_access(
         return Ok(());
     }
     let Some(actor) = actor else { return Err(OperationError::requires_authentication()) };
-    if need == RequiredAccess::TakePart {
-        return if token_writes(actor, repository) {
+    if need == RequiredAccess::Participate {
+        return if token_may_write(actor, repository) {
             ensure_not_archived(repository)
         } else {
-            Err(OperationError::out_of_reach())
+            Err(OperationError::token_lacks_permission())
         };
     }
     let needed = match need {
-        RequiredAccess::Read | RequiredAccess::TakePart => RepositoryPermission::Pull,
+        RequiredAccess::Read | RequiredAccess::Participate => RepositoryPermission::Pull,
         RequiredAccess::Triage => RepositoryPermission::Triage,
         RequiredAccess::Push => RepositoryPermission::Push,
         RequiredAccess::Maintain => RepositoryPermission::Maintain,
@@ -137,11 +137,11 @@ pub(super) fn check_access(
         return if need == RequiredAccess::Admin { Ok(()) } else { ensure_not_archived(repository) };
     }
     // The message depends on whether the account or only its token lacks the permission.
-    let owner_may = permission_of(state, actor.account, repository) >= Some(needed);
+    let owner_may = account_permission(state, actor.account, repository) >= Some(needed);
     Err(if need >= RequiredAccess::Maintain && !owner_may {
         OperationError::needs_admin()
     } else {
-        OperationError::out_of_reach()
+        OperationError::token_lacks_permission()
     })
 }
 

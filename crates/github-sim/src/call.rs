@@ -219,7 +219,7 @@ impl OperationCall<'_> {
     /// Renders only the items of the requested page.
     fn paginate<T>(&self, items: &[T], view: impl Fn(&ApiView<'_>, &T) -> Value) -> (OperationReply, Vec<Value>) {
         let page = RequestedPage::from_query(&self.query);
-        let shown = page.of_items(items).iter().map(|item| view(&self.view(), item)).collect();
+        let shown = page.slice_items(items).iter().map(|item| view(&self.view(), item)).collect();
         let mut reply = OperationReply::ok(Value::Null);
         reply.headers.extend(page.link_header(&self.base, self.request, items.len()).map(|link| ("link", link)));
         (reply, shown)

@@ -109,12 +109,12 @@ fn dispatch_control(world: &mut World, request: &SimulatedRequest, segments: &[&
         }
         (RequestMethod::Delete, ["snapshots", name]) => match world.snapshots.remove(*name) {
             Some(_) => Ok(json!({})),
-            None => Err(no_snapshot(name)),
+            None => Err(snapshot_not_found(name)),
         },
         (RequestMethod::Post, ["snapshots", name, "restore"]) => {
             // The seed can be restored like a snapshot; unlike `reset`, this keeps the journal.
             let snapshot = if *name == "seed" { Some(world.seed.clone()) } else { world.snapshots.get(*name).cloned() };
-            world.restore(&snapshot.ok_or_else(|| no_snapshot(name))?);
+            world.restore(&snapshot.ok_or_else(|| snapshot_not_found(name))?);
             Ok(json!({"name": name}))
         }
         (RequestMethod::Post, ["reset"]) => {
@@ -160,7 +160,7 @@ fn dispatch_control(world: &mut World, request: &SimulatedRequest, segments: &[&
     }
 }
 
-fn no_snapshot(name: &str) -> ControlRefusal {
+fn snapshot_not_found(name: &str) -> ControlRefusal {
     (404, format!("there is no snapshot {name:?}"))
 }
 
@@ -169,6 +169,6 @@ fn find_named_inventory(world: &World, name: &str) -> Result<WorldInventory, Con
     match name {
         "now" => Ok(take_inventory(&world.state)),
         "seed" => Ok(take_inventory(&world.seed.state)),
-        _ => world.snapshots.get(name).map(|one| take_inventory(&one.state)).ok_or_else(|| no_snapshot(name)),
+        _ => world.snapshots.get(name).map(|one| take_inventory(&one.state)).ok_or_else(|| snapshot_not_found(name)),
     }
 }

@@ -16,7 +16,7 @@
 use serde_json::{Map, Value, json};
 
 /// URL of the general documentation, for errors that do not point to an operation.
-pub(super) const DOCS: &str = "https://docs.github.com/rest";
+pub(super) const DOCS_URL: &str = "https://docs.github.com/rest";
 
 /// An error response of GitHub's API. Messages are copied from GitHub, since agents are judged by how they react to
 /// them.
@@ -63,7 +63,7 @@ impl OperationError {
     }
 
     /// The token is valid but lacks the permission.
-    pub(super) fn out_of_reach() -> OperationError {
+    pub(super) fn token_lacks_permission() -> OperationError {
         OperationError::new(403, "Resource not accessible by personal access token")
     }
 
@@ -101,11 +101,11 @@ impl OperationError {
     /// A rule of the domain is violated. `code` is one of GitHub's: `missing`, `missing_field`, `invalid`,
     /// `already_exists`, `unprocessable`.
     pub(super) fn validation(resource: &str, field: &str, code: &str) -> OperationError {
-        OperationError::validation_of(json!({"resource": resource, "field": field, "code": code}))
+        OperationError::validation_with_detail(json!({"resource": resource, "field": field, "code": code}))
     }
 
     /// The same with a custom detail object.
-    pub(super) fn validation_of(error: Value) -> OperationError {
+    pub(super) fn validation_with_detail(error: Value) -> OperationError {
         let mut made = OperationError::new(422, "Validation Failed");
         made.errors.push(error);
         made
@@ -117,7 +117,7 @@ impl OperationError {
         if let Some(field) = field {
             error["field"] = json!(field);
         }
-        OperationError::validation_of(error)
+        OperationError::validation_with_detail(error)
     }
 
     /// Error of review endpoints, whose `errors` is a list of texts.
@@ -137,7 +137,7 @@ impl OperationError {
         for (key, value) in &self.extra {
             body.insert((*key).to_owned(), json!(value));
         }
-        let docs = if self.names_operation { docs } else { DOCS };
+        let docs = if self.names_operation { docs } else { DOCS_URL };
         body.insert("documentation_url".to_owned(), json!(docs));
         body.insert("status".to_owned(), json!(self.status.to_string()));
         Value::Object(body)

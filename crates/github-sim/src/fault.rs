@@ -43,13 +43,13 @@ pub struct SimulatedFault {
     #[serde(default)]
     pub after: u32,
     /// Number of matching requests that fail then. The fault is removed afterwards.
-    #[serde(default = "once")]
+    #[serde(default = "default_times")]
     pub times: u32,
     pub effect: FaultEffect,
 }
 
 /// The default of `times`.
-fn once() -> u32 {
+fn default_times() -> u32 {
     1
 }
 
@@ -66,12 +66,12 @@ pub enum FaultEffect {
     },
     /// GitHub's secondary rate limit: 403 with `Retry-After`. The request is not executed.
     SecondaryLimit {
-        #[serde(default = "a_minute")]
+        #[serde(default = "default_retry_after_s")]
         retry_after_s: u64,
     },
     /// The request is executed, but its response is lost: the client sees this status. A retry may execute it twice.
     LostAnswer {
-        #[serde(default = "bad_gateway")]
+        #[serde(default = "default_lost_status")]
         status: u16,
     },
     /// The response is delayed.
@@ -87,11 +87,11 @@ pub enum FaultEffect {
     },
 }
 
-fn a_minute() -> u64 {
+fn default_retry_after_s() -> u64 {
     60
 }
 
-fn bad_gateway() -> u16 {
+fn default_lost_status() -> u16 {
     502
 }
 
@@ -116,7 +116,7 @@ impl FaultImpact {
 }
 
 /// Counts the request for every matching fault and returns their combined effect. Exhausted faults are removed.
-pub(super) fn apply_faults(
+pub(super) fn take_matching_faults(
     faults: &mut Vec<SimulatedFault>,
     request: &SimulatedRequest,
     path: &str,
@@ -205,7 +205,7 @@ pub(super) fn apply_commit_fault(state: &mut WorldState, effect: &FaultEffect) {
     let Some(id) = found else { return };
     let author = state.account_by_login(author).map(|account| account.id).unwrap_or_default();
     let now = state.now;
-    let who = writing::signature_of(state, author, now);
+    let who = writing::account_signature(state, author, now);
     let head = state.repository(id).and_then(|one| one.branch_head(branch));
     let Some(network) = state.repository(id).map(|one| one.network) else { return };
     let objects = state.networks.entry(network).or_default();

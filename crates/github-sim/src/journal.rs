@@ -8,11 +8,11 @@ use super::http::RequestMethod;
 use super::time::SimulatedTime;
 
 /// Maximum number of requests in detail; older ones are only counted.
-const MAX_ENTRIES: usize = 10_000;
+const MAX_JOURNAL_ENTRIES: usize = 10_000;
 /// Maximum size of complete exchanges in bytes. A run of an agent stays far below.
-const MAX_EXCHANGED: usize = 256 << 20;
+const MAX_EXCHANGE_BYTES: usize = 256 << 20;
 /// Maximum number of distinct unsimulated paths that are counted. Paths come from clients, so the map is bounded.
-const MAX_UNROUTED: usize = 1_000;
+const MAX_UNROUTED_PATHS: usize = 1_000;
 
 /// One request without its bodies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -37,7 +37,7 @@ pub struct RequestJournalEntry {
     pub fault: bool,
 }
 
-/// A request with its response, complete. Recorded only after [`crate::World::keep_exchanges`]; the rules of the
+/// A request with its response, complete. Recorded only after [`crate::World::start_recording_exchanges`]; the rules of the
 /// benchmark evaluate these.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedExchange {
@@ -116,31 +116,31 @@ impl RequestJournal {
             Some(operation) => *counters.by_operation.entry(operation).or_default() += 1,
             None if entry.status == 501 => {
                 let name = format!("{} {}", entry.method, entry.path);
-                if counters.unrouted.len() < MAX_UNROUTED || counters.unrouted.contains_key(&name) {
+                if counters.unrouted.len() < MAX_UNROUTED_PATHS || counters.unrouted.contains_key(&name) {
                     *counters.unrouted.entry(name).or_default() += 1;
                 }
             }
             None => {}
         }
-        if self.entries.len() == MAX_ENTRIES {
+        if self.entries.len() == MAX_JOURNAL_ENTRIES {
             self.entries.pop_front();
         }
         self.entries.push_back(entry);
     }
 
     /// Starts recording complete exchanges.
-    pub(super) fn keep_exchanges(&mut self) {
+    pub(super) fn start_recording_exchanges(&mut self) {
         self.exchanges.get_or_insert_default();
     }
 
-    pub(super) fn keeps_exchanges(&self) -> bool {
+    pub(super) fn is_recording_exchanges(&self) -> bool {
         self.exchanges.is_some()
     }
 
     /// Whether exchanges are recorded and the limit is reached. The world then refuses requests, because an unrecorded
     /// action could not be judged.
     pub(super) fn is_full(&self) -> bool {
-        self.exchanges.is_some() && self.exchanged_bytes >= MAX_EXCHANGED
+        self.exchanges.is_some() && self.exchanged_bytes >= MAX_EXCHANGE_BYTES
     }
 
     pub(super) fn record_exchange(&mut self, exchange: RecordedExchange) {
@@ -157,7 +157,7 @@ impl RequestJournal {
         let keeps = self.exchanges.is_some();
         *self = RequestJournal::default();
         if keeps {
-            self.keep_exchanges();
+            self.start_recording_exchanges();
         }
     }
 

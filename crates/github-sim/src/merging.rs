@@ -14,7 +14,7 @@ use crate::git::{
     CommitSignature, EMPTY_TREE, GitCommit, GitObject, GitObjectStore, MergePlan, ObjectId, collect_ancestors,
     merge_base, merge_trees, walk_history,
 };
-use crate::state::{CheckState, Issue, PullRequest, Repository, RepositoryPermission, ReviewState, WorldState};
+use crate::state::{CommitStatusState, Issue, PullRequest, Repository, RepositoryPermission, ReviewState, WorldState};
 
 /// Plans the merge of two commits. `Err` lists the paths in conflict. Nothing is written yet.
 pub(crate) fn plan_merge(objects: &GitObjectStore, base: ObjectId, head: ObjectId) -> Result<MergePlan, Vec<String>> {
@@ -56,7 +56,7 @@ pub(super) fn find_merge_blocker(
 ) -> Option<String> {
     let rule = repository.protection.get(&pull.base)?;
     let can_push =
-        |account| crate::access::permission_of(state, account, repository) >= Some(RepositoryPermission::Push);
+        |account| crate::access::account_permission(state, account, repository) >= Some(RepositoryPermission::Push);
     let opinions = pull.latest_review_states();
     if rule.require_pull_request {
         // A single request for changes blocks, however many approvals there are.
@@ -73,9 +73,9 @@ pub(super) fn find_merge_blocker(
         }
     }
     // Required checks are evaluated on the head commit, not on the base.
-    let statuses = repository.statuses_at(state.pull_head(issue, pull));
+    let statuses = repository.latest_statuses(state.pull_head(issue, pull));
     let succeeded = |context: &&String| {
-        statuses.iter().any(|status| status.context == **context && status.state == CheckState::Success)
+        statuses.iter().any(|status| status.context == **context && status.state == CommitStatusState::Success)
     };
     let missing = rule.required_checks.iter().find(|context| !succeeded(context))?;
     Some(format!("Required status check \"{missing}\" is expected."))

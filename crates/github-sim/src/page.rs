@@ -12,7 +12,7 @@
 use super::http::{RequestQuery, SimulatedRequest};
 
 /// Default of `per_page`, as on GitHub.
-const DEFAULT: usize = 30;
+const DEFAULT_PER_PAGE: usize = 30;
 /// Maximum of `per_page`, as on GitHub; larger values are capped silently.
 const MAX_PER_PAGE: usize = 100;
 
@@ -28,7 +28,7 @@ impl RequestedPage {
     /// Reads `page` and `per_page`. Invalid values give the defaults, as on GitHub.
     pub(super) fn from_query(query: &RequestQuery) -> RequestedPage {
         let number = |name: &str| query.get(name).and_then(|text| text.parse::<usize>().ok());
-        let per_page = number("per_page").filter(|count| *count > 0).unwrap_or(DEFAULT).min(MAX_PER_PAGE);
+        let per_page = number("per_page").filter(|count| *count > 0).unwrap_or(DEFAULT_PER_PAGE).min(MAX_PER_PAGE);
         RequestedPage { per_page, number: number("page").unwrap_or(1).max(1) }
     }
 
@@ -38,7 +38,7 @@ impl RequestedPage {
     }
 
     /// Returns the items of this page; empty beyond the end.
-    pub(super) fn of_items<T>(self, items: &[T]) -> &[T] {
+    pub(super) fn slice_items<T>(self, items: &[T]) -> &[T] {
         let start = self.start_index().min(items.len());
         &items[start..items.len().min(start.saturating_add(self.per_page))]
     }
@@ -73,7 +73,7 @@ impl RequestedPage {
 
 /// Returns the index range that a query asks for: first item, and one past the last. The benchmark uses it to find
 /// out what an agent read.
-pub fn span_of_page(query: &str) -> (usize, usize) {
+pub fn item_range_of_page(query: &str) -> (usize, usize) {
     let page = RequestedPage::from_query(&RequestQuery::parse(query));
     (page.start_index(), page.start_index().saturating_add(page.per_page))
 }
@@ -109,6 +109,6 @@ mod tests {
         assert_eq!(page("per_page=1000").per_page, 100);
         assert_eq!(page("per_page=0&page=0").per_page, 30);
         assert_eq!(page("page=-1").number, 1);
-        assert!(page("page=18446744073709551615&per_page=100").of_items(&[1, 2, 3]).is_empty());
+        assert!(page("page=18446744073709551615&per_page=100").slice_items(&[1, 2, 3]).is_empty());
     }
 }

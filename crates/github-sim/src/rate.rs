@@ -130,7 +130,7 @@ impl ApiRateMeter {
     }
 
     /// Uncounts a request: responses with 304 are free on GitHub.
-    pub(super) fn give_back(&mut self, caller: &str, resource: ApiRateResource, now: SimulatedTime) {
+    pub(super) fn refund_request(&mut self, caller: &str, resource: ApiRateResource, now: SimulatedTime) {
         let window = self.current_window(caller, resource, now);
         window.used = window.used.saturating_sub(1);
     }

@@ -14,7 +14,7 @@ pub(super) struct OperationRoute {
     pub(super) pattern: &'static str,
     /// GitHub's operation id, `issues/create`. Faults, counters and benchmark rules refer to it.
     pub(super) operation: &'static str,
-    /// The page below `DOCS` that error responses link to.
+    /// The page below `DOCS_URL` that error responses link to.
     pub(super) docs: &'static str,
     pub(super) handler: OperationHandler,
 }

@@ -48,7 +48,7 @@ pub(super) fn find_route(method: RequestMethod, path: &str) -> Option<(&'static 
     })?;
     // A placeholder at the end may match a path that is another operation on GitHub. Those are answered with 501.
     let may_be_another = method == RequestMethod::Get && route.pattern.ends_with('}');
-    let is_another = may_be_another && not_simulated().iter().any(|shape| shape.match_path(&segments).is_some());
+    let is_another = may_be_another && unsimulated_patterns().iter().any(|shape| shape.match_path(&segments).is_some());
     (!is_another).then_some((route, arguments))
 }
 
@@ -74,7 +74,7 @@ pub(super) fn compiled_routes() -> &'static [CompiledRoute] {
 }
 
 /// Returns known paths of GitHub that the simulator does not have, parsed once per process.
-pub(super) fn not_simulated() -> &'static [RoutePattern] {
+pub(super) fn unsimulated_patterns() -> &'static [RoutePattern] {
     static SHAPES: OnceLock<Vec<RoutePattern>> = OnceLock::new();
     SHAPES.get_or_init(|| unsimulated::PATHS.into_iter().map(RoutePattern::new).collect())
 }
@@ -97,7 +97,7 @@ impl RoutePattern {
     /// Returns the arguments if the path matches; `None` otherwise.
     pub(super) fn match_path(&self, path: &[&str]) -> Option<PathArguments> {
         let Some(tail) = self.tail else {
-            return (path.len() == self.segments.len()).then(|| fit_all(&self.segments, path))?;
+            return (path.len() == self.segments.len()).then(|| match_segments(&self.segments, path))?;
         };
         // The segments after the tail must match, too. The tail may be empty only at the end: a branch may be called
         // `status`.
@@ -106,8 +106,8 @@ impl RoutePattern {
             return None;
         }
         let (middle, end) = path[tail..].split_at(path.len() - tail - behind.len());
-        let mut arguments = fit_all(&self.segments[..tail], &path[..tail])?;
-        arguments.extend(fit_all(behind, end)?);
+        let mut arguments = match_segments(&self.segments[..tail], &path[..tail])?;
+        arguments.extend(match_segments(behind, end)?);
         let RouteSegment::Name(name) = self.segments[tail] else { return None };
         arguments.push((name, decode_percent_escapes(&middle.join("/"))));
         Some(arguments)
@@ -115,7 +115,7 @@ impl RoutePattern {
 }
 
 /// Matches segments one by one. A placeholder does not match an empty segment.
-pub(super) fn fit_all(segments: &[RouteSegment], path: &[&str]) -> Option<PathArguments> {
+pub(super) fn match_segments(segments: &[RouteSegment], path: &[&str]) -> Option<PathArguments> {
     let literals_fit = segments.iter().zip(path).all(|(segment, text)| match segment {
         RouteSegment::Literal(literal) => literal == text,
         RouteSegment::Name(_) => !text.is_empty(),

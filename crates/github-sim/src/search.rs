@@ -63,7 +63,7 @@ impl SearchTerms {
     }
 
     /// Whether the texts together contain all words and none of the negated ones.
-    pub(super) fn words_fit<'t>(&self, texts: impl Iterator<Item = &'t str>) -> bool {
+    pub(super) fn matches_words<'t>(&self, texts: impl Iterator<Item = &'t str>) -> bool {
         if self.words.is_empty() && self.not_words.is_empty() {
             return true;
         }
@@ -103,7 +103,7 @@ pub(super) fn tokenize_text(text: &str) -> Vec<String> {
 
 /// Whether a value is in a range: `>2026-01-01`, `<=5`, `2..7`, `*..7`, or exactly `3`. `read` parses the bounds; an
 /// invalid bound matches nothing.
-pub(super) fn in_range<T: PartialOrd>(range: &str, value: &T, read: impl Fn(&str) -> Option<T>) -> bool {
+pub(super) fn is_in_range<T: PartialOrd>(range: &str, value: &T, read: impl Fn(&str) -> Option<T>) -> bool {
     if let Some((low, high)) = range.split_once("..") {
         let above = low == "*" || read(low).is_some_and(|low| *value >= low);
         let below = high == "*" || read(high).is_some_and(|high| *value <= high);
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn words_are_whole() {
-        let fits = |words: &str, text: &str| SearchTerms::parse(words).words_fit([text].into_iter());
+        let fits = |words: &str, text: &str| SearchTerms::parse(words).matches_words([text].into_iter());
         assert!(fits("page 3", "page 3"));
         assert!(!fits("pag", "page 3"));
         assert!(fits("legacy_auth(", "x = legacy_auth(user)"));
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn ranges() {
-        let fits = |range: &str, value: i32| in_range(range, &value, |text| text.parse().ok());
+        let fits = |range: &str, value: i32| is_in_range(range, &value, |text| text.parse().ok());
         assert!(
             fits(">2", 3) && !fits(">3", 3) && fits(">=3", 3) && fits("1..3", 3) && fits("*..3", 1) && fits("3", 3)
         );

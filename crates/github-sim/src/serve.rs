@@ -20,11 +20,11 @@ use super::world::World;
 use gradus_host::cross_site;
 
 /// Maximum request body in bytes; a file of 25 MB fits as Base64.
-const MAX_BODY: usize = 40 << 20;
+const MAX_REQUEST_BODY_BYTES: usize = 40 << 20;
 /// Maximum number of connections. Further ones wait in the backlog of the socket.
 const MAX_CONNECTIONS: usize = 1024;
 /// Timeout for a client to send its headers.
-const HEADERS: Duration = Duration::from_secs(10);
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why the simulator cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -61,16 +61,16 @@ pub async fn serve_world(listener: TcpListener, world: Arc<Mutex<World>>, real_t
             let (world, passed) = (Arc::clone(&world), Arc::clone(&passed));
             async move {
                 if real_time {
-                    catch_up(&world, &passed, started);
+                    advance_to_wall_clock(&world, &passed, started);
                 }
-                Ok::<_, Infallible>(serve_one(request, &world).await)
+                Ok::<_, Infallible>(serve_request(request, &world).await)
             }
         });
         tokio::spawn(async move {
             let _permit = permit;
             let mut builder = http1::Builder::new();
             // The world sets its own `Date` header.
-            builder.timer(TokioTimer::new()).header_read_timeout(HEADERS).auto_date_header(false);
+            builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).auto_date_header(false);
             // A client that disconnects is not an error of the server.
             let _ = builder.serve_connection(TokioIo::new(stream), service).await;
         });
@@ -78,7 +78,7 @@ pub async fn serve_world(listener: TcpListener, world: Arc<Mutex<World>>, real_t
 }
 
 /// Advances the world's clock by the whole seconds that have passed since the last request.
-fn catch_up(world: &Mutex<World>, passed: &Mutex<i64>, started: Instant) {
+fn advance_to_wall_clock(world: &Mutex<World>, passed: &Mutex<i64>, started: Instant) {
     let now = i64::try_from(started.elapsed().as_secs()).unwrap_or(i64::MAX);
     let mut passed = passed.lock().unwrap_or_else(PoisonError::into_inner);
     if now > *passed {
@@ -88,16 +88,17 @@ fn catch_up(world: &Mutex<World>, passed: &Mutex<i64>, started: Instant) {
 }
 
 /// Reads the body, lets the world answer, and waits out a planted latency.
-async fn serve_one(request: hyper::Request<Incoming>, world: &Mutex<World>) -> hyper::Response<Full<Bytes>> {
+async fn serve_request(request: hyper::Request<Incoming>, world: &Mutex<World>) -> hyper::Response<Full<Bytes>> {
     let (head, body) = request.into_parts();
-    if let Some(refusal) = refuse_browser(&head, &body) {
+    if let Some(refusal) = refuse_browser_request(&head, &body) {
         return to_hyper_response(refusal);
     }
-    let body = match Limited::new(body, MAX_BODY).collect().await {
+    let body = match Limited::new(body, MAX_REQUEST_BODY_BYTES).collect().await {
         Ok(body) => body.to_bytes().to_vec(),
         Err(_) => {
-            let body =
-                format!("{{\"message\":\"The body is over {MAX_BODY} bytes, or broke off\",\"status\":\"413\"}}");
+            let body = format!(
+                "{{\"message\":\"The body is over {MAX_REQUEST_BODY_BYTES} bytes, or broke off\",\"status\":\"413\"}}"
+            );
             let response = SimulatedResponse { status: 413, headers: Vec::new(), body: body.into_bytes(), delay_ms: 0 };
             return to_hyper_response(response);
         }
@@ -121,7 +122,7 @@ async fn serve_one(request: hyper::Request<Incoming>, world: &Mutex<World>) -> h
 
 /// Refuses what a web page in a browser on this machine could send: requests to another host name (DNS rebinding),
 /// writes from other sites (CSRF), and bodies for the control API in a content type that needs no preflight.
-fn refuse_browser(head: &hyper::http::request::Parts, body: &Incoming) -> Option<SimulatedResponse> {
+fn refuse_browser_request(head: &hyper::http::request::Parts, body: &Incoming) -> Option<SimulatedResponse> {
     let refuse = |status: u16, message: &str| {
         let body = serde_json::json!({"message": message, "status": status.to_string()});
         Some(SimulatedResponse { status, headers: Vec::new(), body: body.to_string().into_bytes(), delay_ms: 0 })

@@ -25,7 +25,7 @@ use serde_json::json;
 use super::access::AuthenticatedActor;
 use super::call::{OperationBody, OperationCall, OperationReply};
 use super::difference::{WorldDifference, compare_inventories};
-use super::error::{DOCS, OperationError};
+use super::error::{DOCS_URL, OperationError};
 use super::fault::{self, FaultEffect, FaultImpact, SimulatedFault};
 use super::http::{AcceptedMediaType, RequestMethod, RequestQuery, SimulatedRequest, SimulatedResponse};
 use super::inventory::take_inventory;
@@ -39,11 +39,11 @@ use crate::call::PathArguments;
 const VERSIONS: [&str; 2] = ["2022-11-28", "2026-03-10"];
 /// Maximum total size in bytes of writes that a world accepts. Its memory grows with what is sent, and a looping
 /// agent must not exhaust the machine.
-const MAX_BYTES: usize = 1 << 30;
+const MAX_WRITTEN_BYTES: usize = 1 << 30;
 /// Response headers that recorded exchanges keep.
 const EXCHANGED_HEADERS: [&str; 4] = ["link", "retry-after", "x-ratelimit-remaining", "x-ratelimit-reset"];
 /// Bytes that each write counts in addition to its body.
-const WRITE_BYTES: usize = 1 << 10;
+const WRITE_OVERHEAD_BYTES: usize = 1 << 10;
 
 /// A state to return to. Git objects are shared, so a snapshot is cheap.
 #[derive(Clone, Debug)]
@@ -73,8 +73,8 @@ pub struct World {
     pub(super) seed: WorldSnapshot,
     /// Usage within the rate limits.
     meter: ApiRateMeter,
-    /// Bytes written so far, against `MAX_BYTES`.
-    taken_in: usize,
+    /// Bytes written so far, against `MAX_WRITTEN_BYTES`.
+    written_bytes: usize,
     /// Whether `/_gradus` is served.
     has_control: bool,
 }
@@ -92,7 +92,7 @@ impl World {
             snapshots: BTreeMap::new(),
             seed,
             meter: ApiRateMeter::default(),
-            taken_in: 0,
+            written_bytes: 0,
             has_control: true,
         }
     }
@@ -112,8 +112,8 @@ impl World {
     }
 
     /// Records complete requests and responses from now on.
-    pub fn keep_exchanges(&mut self) {
-        self.journal.keep_exchanges();
+    pub fn start_recording_exchanges(&mut self) {
+        self.journal.start_recording_exchanges();
     }
 
     /// Closes the control API for good: `/_gradus` becomes an unknown path. A tested agent must not be able to undo
@@ -164,7 +164,7 @@ impl World {
         let seed = self.seed.clone();
         self.restore(&seed);
         self.journal.clear();
-        self.taken_in = 0;
+        self.written_bytes = 0;
     }
 
     /// Returns all differences from the seed, by path.
@@ -188,13 +188,13 @@ impl World {
         if self.journal.is_full() {
             let error =
                 OperationError::new(507, "The log of this run is full; nothing more is answered.").with_general_docs();
-            return build_error_response(&error, DOCS);
+            return build_error_response(&error, DOCS_URL);
         }
         let from = self.state.now;
         let (base, path) = self.split_base_and_path(request);
         let found = crate::route_table::find_route(request.method, &path);
         let operation = found.as_ref().map(|(route, _)| route.operation);
-        let trouble = fault::apply_faults(&mut self.faults, request, &path, operation);
+        let trouble = fault::take_matching_faults(&mut self.faults, request, &path, operation);
         let actor = self.authenticate(request);
         let mut response = self.answer_request(request, &base, &path, found, &actor, &trouble);
         // Only successful responses can get lost: an error would look the same.
@@ -204,7 +204,7 @@ impl World {
         response.delay_ms = trouble.delay_ms;
         let account = actor.ok().flatten().map(|actor| self.state.login(actor.account).to_owned());
         let number = self.journal.next_number();
-        if self.journal.keeps_exchanges() {
+        if self.journal.is_recording_exchanges() {
             self.journal.record_exchange(RecordedExchange {
                 number,
                 method: request.method.name().to_owned(),
@@ -293,7 +293,8 @@ impl World {
         let resource = ApiRateResource::for_operation(found.as_ref().map_or("", |(route, _)| route.operation));
         let caller = actor.as_ref().ok().and_then(Option::as_ref);
         let name = caller.map_or("", |actor| actor.token.as_str()).to_owned();
-        let docs = found.as_ref().map_or_else(|| DOCS.to_owned(), |(route, _)| format!("{DOCS}/{}", route.docs));
+        let docs =
+            found.as_ref().map_or_else(|| DOCS_URL.to_owned(), |(route, _)| format!("{DOCS_URL}/{}", route.docs));
         let free = found.as_ref().is_some_and(|(route, _)| route.operation == "rate-limit/get");
         let spent = if free {
             Ok(())
@@ -304,17 +305,17 @@ impl World {
         let result = match (actor, spent) {
             (Err(error), _) => Err(error.clone()),
             (Ok(_), Err(error)) => Err(error),
-            (Ok(actor), Ok(())) => self.carry_out(request, base, path, found, actor.clone(), trouble),
+            (Ok(actor), Ok(())) => self.execute_request(request, base, path, found, actor.clone(), trouble),
         };
         let mut response = match result {
             Ok(reply) => self.build_response(request, reply),
             Err(error) => build_error_response(&error, &docs),
         };
         if response.status == 304 && !free {
-            self.meter.give_back(&name, resource, self.state.now);
+            self.meter.refund_request(&name, resource, self.state.now);
         }
         if let Some(FaultEffect::SecondaryLimit { .. }) = trouble.before {
-            self.meter.give_back(&name, resource, self.state.now);
+            self.meter.refund_request(&name, resource, self.state.now);
         }
         response.headers.extend(self.meter.headers(self.limits, &name, resource, self.state.now));
         response.headers.push(("date", self.state.now.to_http_date()));
@@ -330,7 +331,7 @@ impl World {
 
     /// Executes a request. Faults that replace the response come before it, concurrent commits just before the
     /// operation.
-    fn carry_out(
+    fn execute_request(
         &mut self,
         request: &SimulatedRequest,
         base: &str,
@@ -349,7 +350,7 @@ impl World {
         }
         match &trouble.before {
             Some(FaultEffect::SecondaryLimit { retry_after_s }) => {
-                return Err(secondary_limit(*retry_after_s));
+                return Err(secondary_limit_error(*retry_after_s));
             }
             Some(FaultEffect::Answer { status, message, retry_after_s }) => {
                 let mut error = OperationError::new(*status, message.clone());
@@ -368,7 +369,7 @@ impl World {
             return Ok(OperationReply::ok(self.meter.overview_json(self.limits, name, self.state.now)));
         }
         let is_write = !request.method.is_read();
-        if is_write && self.taken_in > MAX_BYTES {
+        if is_write && self.written_bytes > MAX_WRITTEN_BYTES {
             return Err(OperationError::new(
                 507,
                 "This simulator holds all it will; reset it with POST /_gradus/reset.",
@@ -392,7 +393,7 @@ impl World {
         match &result {
             // A failed operation changes nothing, so it takes no time either.
             Err(_) => self.state.now = before,
-            Ok(_) if is_write => self.taken_in += request.body.len() + WRITE_BYTES,
+            Ok(_) if is_write => self.written_bytes += request.body.len() + WRITE_OVERHEAD_BYTES,
             Ok(_) => {}
         }
         result
@@ -459,7 +460,7 @@ fn build_gateway_error(status: u16) -> SimulatedResponse {
 }
 
 /// Builds GitHub's error, whose message client libraries recognise.
-fn secondary_limit(retry_after_s: u64) -> OperationError {
+fn secondary_limit_error(retry_after_s: u64) -> OperationError {
     let message = "You have exceeded a secondary rate limit. Please wait a few minutes before you try again.";
     let mut error = OperationError::new(403, message).with_general_docs();
     error.headers.push(("retry-after", retry_after_s.to_string()));

@@ -57,7 +57,7 @@ pub(crate) enum ConfigError {
 /// Returns the state folder: the given one, else GRADUS_STATE_DIR, else `state_dir` of the settings file, else
 /// `.gradus`. With a given folder no file is read, so that a broken `gradus.toml` does not stop commands that do not
 /// need it.
-pub(crate) fn data_folder(given: Option<&Path>) -> Result<PathBuf, ConfigError> {
+pub(crate) fn resolve_data_folder(given: Option<&Path>) -> Result<PathBuf, ConfigError> {
     if let Some(folder) = given {
         return Ok(folder.to_owned());
     }
@@ -71,7 +71,7 @@ pub(crate) fn data_folder(given: Option<&Path>) -> Result<PathBuf, ConfigError> 
 pub(crate) fn store_location(address: Option<&str>, data: Option<&Path>) -> Result<StoreLocation, StoreLocationError> {
     match store_address(address, data) {
         Some(address) => Ok(StoreLocation::from_address(&address)?),
-        None => Ok(StoreLocation::Folder(data_folder(data)?)),
+        None => Ok(StoreLocation::Folder(resolve_data_folder(data)?)),
     }
 }
 
@@ -95,7 +95,7 @@ pub(crate) enum StoreLocationError {
 }
 
 /// The name that is looked for in the working directory. Parent folders are not searched.
-pub(crate) const FILE_NAME: &str = "gradus.toml";
+pub(crate) const CONFIG_FILE_NAME: &str = "gradus.toml";
 /// Maximum number of refused keys in one message; `gradus trust` shows all.
 const MAX_NAMED_KEYS: usize = 20;
 /// Maximum size of a configuration file in bytes. A found file may be a link to anything.
@@ -179,7 +179,7 @@ impl UncheckedFile {
     pub(crate) fn find(named: Option<&Path>) -> Result<Option<UncheckedFile>, ConfigError> {
         match named {
             Some(path) => UncheckedFile::read(path).map(Some),
-            None if Path::new(FILE_NAME).is_file() => UncheckedFile::read(Path::new(FILE_NAME)).map(Some),
+            None if Path::new(CONFIG_FILE_NAME).is_file() => UncheckedFile::read(Path::new(CONFIG_FILE_NAME)).map(Some),
             None => Ok(None),
         }
     }

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use gradus_dataset::{CheckOutcome, ItemTrial, TrialEnd};
-use gradus_eval::evaluator::SIMULATOR;
+use gradus_eval::evaluator::SIMULATOR_JUDGE;
 use gradus_eval::report::{GateResult, MetricResult, RunReader, TrialMetricNames};
 use gradus_eval::run::RunFileError;
 use gradus_github_bench::trial::statistics::estimate_pass_hat_k;
@@ -15,9 +15,9 @@ use gradus_stats::interval::{ConfidenceInterval, ScoreCluster, clustered_interva
 use serde::{Deserialize, Serialize};
 
 /// Name in the folder of a run.
-const FILE: &str = "experiment.json";
+const REPORT_FILE_NAME: &str = "experiment.json";
 /// Checks in the order of the fields of an item.
-const CHECKS: [&str; 4] = ["expected_tools", "must_not_call", "answer_contains", "answer_matches"];
+const CHECK_NAMES: [&str; 4] = ["expected_tools", "must_not_call", "answer_contains", "answer_matches"];
 
 /// The results of an experiment, as they are stored with the run that graded it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -61,7 +61,7 @@ pub(crate) struct ExperimentFileError {
 impl ExperimentReport {
     /// Loads the results that were stored with a run; `None` if the run graded no experiment.
     pub(crate) fn load(run: &Path) -> Result<Option<ExperimentReport>, ExperimentFileError> {
-        let path = run.join(FILE);
+        let path = run.join(REPORT_FILE_NAME);
         match std::fs::read(&path).and_then(|text| Ok(serde_json::from_slice(&text)?)) {
             Ok(report) => Ok(Some(report)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -71,7 +71,7 @@ impl ExperimentReport {
 
     /// Writes a new file and renames it, so that a reader finds all or nothing.
     pub(crate) fn save(&self, run: &Path) -> io::Result<()> {
-        let (path, new) = (run.join(FILE), run.join(format!("{FILE}.new")));
+        let (path, new) = (run.join(REPORT_FILE_NAME), run.join(format!("{REPORT_FILE_NAME}.new")));
         std::fs::write(&new, serde_json::to_vec(self)?)?;
         std::fs::rename(new, path)
     }
@@ -79,7 +79,7 @@ impl ExperimentReport {
     /// Returns the names that gates may use. `pass^K` and `pass@K` exist for several trials only.
     pub(crate) fn metric_names(trials: u32, tags: BTreeSet<String>) -> TrialMetricNames {
         let mut shares = vec!["pass".to_owned(), "answered".to_owned()];
-        shares.extend(CHECKS.map(str::to_owned));
+        shares.extend(CHECK_NAMES.map(str::to_owned));
         if trials > 1 {
             shares.extend([format!("pass^{trials}"), format!("pass@{trials}")]);
         }
@@ -89,15 +89,15 @@ impl ExperimentReport {
     /// Returns overall rates: all checks together, how the agent ended, each check, and over trials.
     pub(crate) fn rates(&self) -> Vec<PassRate> {
         let all: Vec<&ItemTrial> = self.trials.iter().collect();
-        let mut passed = share_trials("pass", "Trials Passed", &all, ItemTrial::verdict);
+        let mut passed = trial_pass_rate("pass", "Trials Passed", &all, ItemTrial::verdict);
         passed.not_checked = all.iter().filter(|trial| trial.verdict().is_none()).count() as u64;
         let mut rates = vec![
             passed,
-            share_trials("answered", "Trials Answered", &all, |trial| Some(trial.end == TrialEnd::Answered)),
+            trial_pass_rate("answered", "Trials Answered", &all, |trial| Some(trial.end == TrialEnd::Answered)),
         ];
-        for name in CHECKS {
+        for name in CHECK_NAMES {
             if all.iter().any(|trial| trial.checks.iter().any(|check| check.name == name)) {
-                rates.push(share_check(name, &all));
+                rates.push(check_pass_rate(name, &all));
             }
         }
         if self.k > 1 {
@@ -118,7 +118,7 @@ impl ExperimentReport {
         tags.dedup();
         let rate = |tag: &&String| {
             let own: Vec<&ItemTrial> = self.trials.iter().filter(|trial| trial.tags.contains(tag)).collect();
-            share_trials(tag, tag, &own, ItemTrial::verdict)
+            trial_pass_rate(tag, tag, &own, ItemTrial::verdict)
         };
         tags.iter().map(rate).collect()
     }
@@ -136,7 +136,7 @@ impl ExperimentReport {
     }
 
     /// Counts trials that sent no spans although a check needs tools.
-    pub(crate) fn unchecked_trials(&self) -> usize {
+    pub(crate) fn unchecked_trial_count(&self) -> usize {
         let is_unchecked =
             |trial: &&ItemTrial| trial.checks.iter().any(|check| check.outcome == CheckOutcome::NotChecked);
         self.trials.iter().filter(is_unchecked).count()
@@ -155,7 +155,7 @@ impl ExperimentReport {
             name: rate.name,
             title: rate.title,
             // Measured and not judged, like the results of a simulator.
-            judge: SIMULATOR.to_owned(),
+            judge: SIMULATOR_JUDGE.to_owned(),
             value: rate.value,
             interval: rate.interval,
             is_share: true,
@@ -225,9 +225,9 @@ impl RunSupplement for ExperimentReport {
     }
 
     fn explain_gate(&self, gate: &mut GateResult) {
-        let is_check = CHECKS.contains(&gate.metric.as_str());
+        let is_check = CHECK_NAMES.contains(&gate.metric.as_str());
         if gate.value.is_none() && (is_check || gate.metric.starts_with("pass")) {
-            gate.explanation = match self.unchecked_trials() {
+            gate.explanation = match self.unchecked_trial_count() {
                 0 if !is_check => return,
                 0 => "no item of the dataset has this check, so the gate cannot pass".to_owned(),
                 _ => "the agent sent no spans, so nothing could be checked and the gate cannot pass".to_owned(),
@@ -279,8 +279,8 @@ pub(crate) fn group_by_item(trials: &[ItemTrial]) -> Vec<(&str, Vec<&ItemTrial>)
     groups
 }
 
-fn share_check(name: &str, trials: &[&ItemTrial]) -> PassRate {
-    let mut rate = share_trials(name, name, trials, |trial| {
+fn check_pass_rate(name: &str, trials: &[&ItemTrial]) -> PassRate {
+    let mut rate = trial_pass_rate(name, name, trials, |trial| {
         let check = trial.checks.iter().find(|check| check.name == name)?;
         match check.outcome {
             CheckOutcome::Passed => Some(true),
@@ -296,7 +296,7 @@ fn share_check(name: &str, trials: &[&ItemTrial]) -> PassRate {
 }
 
 /// Returns the share of trials that `is_good`, of those for which it is known.
-fn share_trials(
+fn trial_pass_rate(
     name: &str,
     title: &str,
     trials: &[&ItemTrial],
@@ -414,7 +414,7 @@ mod tests {
         let experiment = ExperimentReport::metric_names(1, BTreeSet::new());
         let bench = gradus_github_bench::results::BenchReport::metric_names(1, 1, []);
         for name in experiment.all_names().chain(bench.all_names()) {
-            assert!(gradus_eval::rubric::is_reserved(name), "{name}");
+            assert!(gradus_eval::rubric::is_reserved_name(name), "{name}");
         }
     }
 
@@ -425,6 +425,6 @@ mod tests {
         let report = report(vec![unknown, trial("b", 0, true, "x")]);
         let rate = report.rates().into_iter().find(|rate| rate.name == "answer_contains").expect("a rate");
         assert_eq!((rate.denominator, rate.not_checked, rate.value), (1, 1, Some(1.0)));
-        assert_eq!(report.unchecked_trials(), 1);
+        assert_eq!(report.unchecked_trial_count(), 1);
     }
 }

@@ -9,7 +9,7 @@ use gradus_ingest::{SourceError, SourceResolver, TraceSource};
 use gradus_server::{ServerSource, StoreSource};
 
 /// Prefix of a project of the local store; without a name after it, all projects.
-const STORE: &str = "store:";
+const STORE_PREFIX: &str = "store:";
 
 /// Resolves names of stores and servers.
 #[derive(Clone, Debug)]
@@ -27,9 +27,9 @@ impl SourceResolver for StoreAndServerResolver {
         if let Some(server) = ServerSource::parse(source, self.server_key.clone()) {
             return Some(server.map(|server| Arc::new(server) as Arc<dyn TraceSource>));
         }
-        let project = source.strip_prefix(STORE)?;
+        let project = source.strip_prefix(STORE_PREFIX)?;
         let project = (!project.is_empty()).then(|| project.to_owned());
-        let path = self.state_dir.join(gradus_store::FILE_NAME);
+        let path = self.state_dir.join(gradus_store::DATABASE_FILE_NAME);
         let address = self.store.as_ref().map(|store| store.expose().to_owned());
         Some(Ok(Arc::new(StoreSource { path, address, project })))
     }

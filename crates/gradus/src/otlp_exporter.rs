@@ -17,7 +17,7 @@ use gradus_http::{HttpFailure, HttpResponse, RetryBudget, response_message};
 
 /// Why a backend did not accept a request. Each message is one line: what, where, and what to do.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum CarrierError {
+pub(crate) enum OtlpExportError {
     #[error("{url}: {reason}; is this where OTLP over HTTP is received?")]
     HttpFailure { url: String, reason: HttpFailure },
     #[error("{url}: it refused the key ({status}: {said}); headers go into OTEL_EXPORTER_OTLP_HEADERS")]
@@ -60,7 +60,7 @@ pub(crate) struct OtlpBatchResult {
 }
 
 /// Collects outcomes of one project and sends them in batches. The project is an attribute of the OTLP resource, so one
-/// request can be about one project only: callers send before they add an outcome of another one (`is_due`).
+/// request can be about one project only: callers send before they add an outcome of another one (`must_send_before`).
 #[derive(Debug)]
 pub(crate) struct VerdictExporter {
     http: reqwest::Client,
@@ -84,13 +84,13 @@ enum LogSupport {
 }
 
 /// Maximum number of outcomes of one request. It bounds the size: an explanation can be thousands of characters long.
-const AT_ONCE: usize = 200;
+const MAX_BATCH_OUTCOMES: usize = 200;
 /// Timeout for the connection, and between two reads of a response.
-const TIMEOUT: Duration = Duration::from_secs(30);
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long one request is retried, unless `retry_s` of the settings says otherwise.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
 /// Maximum size of a response in bytes; an OTLP response is a few bytes.
-const MAX_ANSWER: usize = 1 << 20;
+const MAX_OTLP_RESPONSE_BYTES: usize = 1 << 20;
 /// Name of the instrumentation scope, and `service.name` of the resource.
 const SCOPE: &str = "gradus";
 
@@ -104,10 +104,13 @@ impl VerdictExporter {
         run_id: &str,
         time: &str,
     ) -> Result<VerdictExporter, ExporterSettingsError> {
-        let base = base_of(url)?;
+        let base = parse_base_address(url)?;
         let headers = gradus_http::parse_header_list(environment.otlp_headers.as_ref())
             .map_err(|error| ExporterSettingsError::Headers { reason: error.to_string() })?;
-        let http = gradus_http::http_client().connect_timeout(TIMEOUT).read_timeout(TIMEOUT).build();
+        let http = gradus_http::http_client_builder()
+            .connect_timeout(CONNECTION_TIMEOUT)
+            .read_timeout(CONNECTION_TIMEOUT)
+            .build();
         let time: Option<jiff::Timestamp> = time.parse().ok();
         let give_up_after = retry_s.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         Ok(VerdictExporter {
@@ -124,7 +127,7 @@ impl VerdictExporter {
     }
 
     /// Returns why no log records are sent, once the backend has refused them; `None` before the first response.
-    pub(crate) fn no_logs(&self) -> Option<&str> {
+    pub(crate) fn logs_refused_reason(&self) -> Option<&str> {
         match &self.logs {
             LogSupport::Refused(why) => Some(why),
             LogSupport::Untried | LogSupport::Taken => None,
@@ -133,8 +136,8 @@ impl VerdictExporter {
 
     /// Whether the pending outcomes must be sent before one of this project is added: the batch is full, or it is of
     /// another project.
-    pub(crate) fn is_due(&self, project: Option<&str>) -> bool {
-        !self.waiting.is_empty() && (self.project.as_deref() != project || self.waiting.len() >= AT_ONCE)
+    pub(crate) fn must_send_before(&self, project: Option<&str>) -> bool {
+        !self.waiting.is_empty() && (self.project.as_deref() != project || self.waiting.len() >= MAX_BATCH_OUTCOMES)
     }
 
     /// Returns a copy of the unsent outcomes, for the list of undelivered outcomes if the export is interrupted.
@@ -155,7 +158,7 @@ impl VerdictExporter {
 
     /// Checks that the backend answers, with an empty export request. It retries for three seconds at most: a wrong
     /// address should be reported before a run begins, not after a minute.
-    pub(crate) async fn probe(&self) -> Result<(), CarrierError> {
+    pub(crate) async fn probe(&self) -> Result<(), OtlpExportError> {
         let hasty = RetryBudget {
             give_up_after: Duration::from_secs(3).min(self.retry_budget.give_up_after),
             ..self.retry_budget
@@ -165,7 +168,7 @@ impl VerdictExporter {
 
     /// Sends the batch: first all spans, then all log records. An error comes after the retries are used up, so further
     /// sends would fail as well; the unsent outcomes are returned with it.
-    pub(crate) async fn send(&mut self) -> Result<OtlpBatchResult, (CarrierError, Vec<OutcomeAnnotation>)> {
+    pub(crate) async fn send(&mut self) -> Result<OtlpBatchResult, (OtlpExportError, Vec<OutcomeAnnotation>)> {
         let waiting = std::mem::take(&mut self.waiting);
         if waiting.is_empty() {
             return Ok(OtlpBatchResult::default());
@@ -183,16 +186,16 @@ impl VerdictExporter {
             Ok(answer) => sent.record_partial_success(&answer, "spans", waiting.len()),
             Err(error) => return Err((error, waiting)),
         }
-        if self.no_logs().is_none() {
+        if self.logs_refused_reason().is_none() {
             let logs = encode_export(&resource, SCOPE, records.iter().map(|(_, log)| log.as_slice()));
             match (self.post("/v1/logs", logs, self.retry_budget).await, &self.logs) {
                 (Ok(answer), _) => {
                     self.logs = LogSupport::Taken;
                     sent.record_partial_success(&answer, "events", waiting.len());
                 }
-                (Err(error), _) if error.may_pass() => return Err((error, waiting)),
+                (Err(error), _) if error.is_retryable() => return Err((error, waiting)),
                 // The backend has no logs, which loses nothing: the spans hold the same verdicts.
-                (Err(error), LogSupport::Untried) => self.logs = LogSupport::Refused(error.status_and_words()),
+                (Err(error), LogSupport::Untried) => self.logs = LogSupport::Refused(error.status_and_message()),
                 // It accepted log records before, so these records are at fault.
                 (Err(error), _) => {
                     sent.rejected = waiting.len();
@@ -206,22 +209,27 @@ impl VerdictExporter {
 
     /// Posts protobuf, with retries for connection errors and retryable statuses. 404, 405 and 501 mean that the signal
     /// is not supported at this address.
-    async fn post(&self, path: &str, body: Vec<u8>, retry_budget: RetryBudget) -> Result<HttpResponse, CarrierError> {
+    async fn post(
+        &self,
+        path: &str,
+        body: Vec<u8>,
+        retry_budget: RetryBudget,
+    ) -> Result<HttpResponse, OtlpExportError> {
         let url = format!("{}{path}", self.base);
         let request = || {
             let request = self.http.post(&url).headers(self.headers.clone());
             request.header(CONTENT_TYPE, "application/x-protobuf").body(body.clone())
         };
         let answer = retry_budget
-            .send_with_retries(MAX_ANSWER, request)
+            .send_with_retries(MAX_OTLP_RESPONSE_BYTES, request)
             .await
-            .map_err(|reason| CarrierError::HttpFailure { url: url.clone(), reason })?;
+            .map_err(|reason| OtlpExportError::HttpFailure { url: url.clone(), reason })?;
         let status = answer.status.as_u16();
         match status {
             200..=299 => Ok(answer),
-            401 | 403 => Err(CarrierError::Unauthorized { url, status, said: response_message(&answer.body) }),
-            404 | 405 | 501 => Err(CarrierError::NoRoute { url, status }),
-            _ => Err(CarrierError::Refused { url, status, said: response_message(&answer.body) }),
+            401 | 403 => Err(OtlpExportError::Unauthorized { url, status, said: response_message(&answer.body) }),
+            404 | 405 | 501 => Err(OtlpExportError::NoRoute { url, status }),
+            _ => Err(OtlpExportError::Refused { url, status, said: response_message(&answer.body) }),
         }
     }
 }
@@ -229,7 +237,7 @@ impl VerdictExporter {
 /// Returns the address that `/v1/traces` and `/v1/logs` are added to; one that already ends in them is accepted.
 /// Addresses with a user, a password or a query are refused, since such keys would appear in messages and in the
 /// manifest of the run.
-pub(crate) fn base_of(url: &str) -> Result<String, OtlpAddressError> {
+pub(crate) fn parse_base_address(url: &str) -> Result<String, OtlpAddressError> {
     let read = Url::parse(url).map_err(|_| OtlpAddressError)?;
     let has_key = !read.username().is_empty() || read.password().is_some() || read.query().is_some();
     if !matches!(read.scheme(), "http" | "https") || !read.has_host() || has_key {
@@ -256,21 +264,21 @@ impl OtlpBatchResult {
     }
 }
 
-impl CarrierError {
+impl OtlpExportError {
     /// Whether the same request may succeed later: network errors, 429 and all statuses from 500.
-    fn may_pass(&self) -> bool {
+    fn is_retryable(&self) -> bool {
         match self {
-            CarrierError::HttpFailure { .. } => true,
-            CarrierError::Refused { status, .. } => *status >= 500 || *status == 429,
-            CarrierError::Unauthorized { .. } | CarrierError::NoRoute { .. } => false,
+            OtlpExportError::HttpFailure { .. } => true,
+            OtlpExportError::Refused { status, .. } => *status >= 500 || *status == 429,
+            OtlpExportError::Unauthorized { .. } | OtlpExportError::NoRoute { .. } => false,
         }
     }
 
-    fn status_and_words(&self) -> String {
+    fn status_and_message(&self) -> String {
         match self {
-            CarrierError::HttpFailure { reason, .. } => reason.to_string(),
-            CarrierError::NoRoute { status, .. } => status.to_string(),
-            CarrierError::Unauthorized { status, said, .. } | CarrierError::Refused { status, said, .. } => {
+            OtlpExportError::HttpFailure { reason, .. } => reason.to_string(),
+            OtlpExportError::NoRoute { status, .. } => status.to_string(),
+            OtlpExportError::Unauthorized { status, said, .. } | OtlpExportError::Refused { status, said, .. } => {
                 format!("{status}: {said}")
             }
         }

@@ -9,7 +9,7 @@ const PRINT_FAILURE: &str = "failed printing to std";
 /// are handled as before.
 pub(crate) fn exit_on_print_failure() {
     let usual = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| match print_failure(info) {
+    std::panic::set_hook(Box::new(move |info| match find_print_failure(info) {
         Some(reason) => {
             if !reason.contains("Broken pipe") {
                 // Standard error may be the same full disk.
@@ -25,7 +25,7 @@ pub(crate) fn exit_on_print_failure() {
 }
 
 /// Returns the reason, if this is a panic of printing.
-fn print_failure(info: &PanicHookInfo<'_>) -> Option<String> {
+fn find_print_failure(info: &PanicHookInfo<'_>) -> Option<String> {
     let message = info.payload_as_str()?;
     let (_, reason) = message.strip_prefix(PRINT_FAILURE)?.split_once(": ")?;
     Some(reason.to_owned())

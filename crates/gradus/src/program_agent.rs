@@ -12,7 +12,7 @@ use gradus_github_bench::record::TrialRecord;
 use gradus_github_bench::rules::BudgetUsage;
 use gradus_github_bench::trial::{
     BenchError, FinishedTrial, TrialEnvironment, TrialJob, TrialLine, TrialRunner, TrialUsage, assess_trial,
-    replay_trial,
+    replay_in_environment,
 };
 use gradus_server::RunningServer;
 use serde_json::Value;
@@ -22,7 +22,7 @@ use crate::received_traces::{read_received_traces, unique_trace_id};
 
 /// An agent that is a program. One value runs all trials of a benchmark.
 #[derive(Debug)]
-pub(crate) struct ForeignAgent {
+pub(crate) struct ProgramAgent {
     pub(crate) program: ProgramRunner,
     /// Whether each run is replayed without some of its requests.
     pub(crate) replays: bool,
@@ -33,12 +33,12 @@ pub(crate) struct ForeignAgent {
     pub(crate) has_worked: AtomicBool,
 }
 
-impl TrialRunner for ForeignAgent {
+impl TrialRunner for ProgramAgent {
     fn is_program(&self) -> bool {
         true
     }
 
-    fn play<'p>(
+    fn run_trial_job<'p>(
         &'p self,
         arena: &'p mut TrialEnvironment,
         job: &'p TrialJob<'_>,
@@ -47,7 +47,7 @@ impl TrialRunner for ForeignAgent {
     }
 }
 
-impl ForeignAgent {
+impl ProgramAgent {
     /// Runs one trial: runs the program, reads spans and requests, verifies the result, and optionally replays it.
     /// Fails only for reasons that the agent did not cause: a missing command, or a receiver that cannot start.
     async fn run_trial(&self, arena: &mut TrialEnvironment, job: &TrialJob<'_>) -> Result<FinishedTrial, BenchError> {
@@ -86,7 +86,7 @@ impl ForeignAgent {
             task: task.id.clone(),
             trial: job.trial,
             request: task.request.clone(),
-            steps: trajectory.as_ref().map(steps_of_spans).unwrap_or_default(),
+            steps: trajectory.as_ref().map(steps_from_trajectory).unwrap_or_default(),
             answer: ended.answer,
             end: failure.map_or(AgentRunEnd::Answered, AgentRunEnd::Failed),
             exchanges,
@@ -95,7 +95,7 @@ impl ForeignAgent {
             is_foreign: true,
         };
         // Without spans, each request to the simulator counts as a step.
-        let record = if record.steps.is_empty() { record.by_requests() } else { record };
+        let record = if record.steps.is_empty() { record.with_steps_by_request() } else { record };
         let tokens = trajectory.as_ref().map(|one| one.tokens).unwrap_or_default();
         let cost_usd = trajectory.as_ref().and_then(|one| one.cost_usd);
         let spending = TrialUsage {
@@ -116,7 +116,7 @@ impl ForeignAgent {
         line.refused_exports = refused_exports;
         if self.replays {
             arena.prepare_tools(&task.token)?;
-            line.replay = replay_trial(arena, task, &seed, &record).await;
+            line.replay = replay_in_environment(arena, task, &seed, &record).await;
         }
         Ok(FinishedTrial { line, record, otlp })
     }
@@ -143,7 +143,7 @@ impl ForeignAgent {
 
 /// Returns the steps of a trajectory without their requests (`exchanges` is empty): spans and requests have no common
 /// clock, and a tool may send several requests or none.
-fn steps_of_spans(trajectory: &Trajectory) -> Vec<RunStep> {
+fn steps_from_trajectory(trajectory: &Trajectory) -> Vec<RunStep> {
     let steps = trajectory.steps.iter();
     steps
         .map(|step| RunStep {

@@ -67,15 +67,15 @@ pub(crate) enum ProgramEnd {
 /// Maximum size of an answer in bytes. A program that prints more is ended, since its answer cannot count.
 pub(crate) const MAX_ANSWER_BYTES: usize = 1 << 20;
 /// Maximum number of bytes of standard error that are kept, from its end, where the message of a crash is.
-const MAX_COMPLAINT_BYTES: usize = 2_000;
+const MAX_STDERR_TAIL_BYTES: usize = 2_000;
 /// Maximum length of a variable: Linux refuses to start a program with a longer one (MAX_ARG_STRLEN).
 const MAX_VARIABLE_BYTES: usize = 120 << 10;
 /// Time between SIGTERM and SIGKILL.
-const GRACE: Duration = Duration::from_secs(2);
+const KILL_GRACE_PERIOD: Duration = Duration::from_secs(2);
 /// Time for which output is read after the program has ended, while a process that it left behind keeps the pipe open.
-const AFTERWARDS: Duration = Duration::from_secs(1);
+const TRAILING_OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Exit codes of a POSIX shell for a command that it may not execute, or that does not exist.
-const NOT_FOUND_CODES: [i32; 2] = [126, 127];
+const COMMAND_NOT_FOUND_CODES: [i32; 2] = [126, 127];
 
 impl ProgramEnd {
     /// Returns why the program did not answer, in a few words; `None` if it did.
@@ -92,7 +92,7 @@ impl ProgramEnd {
 
     /// Whether the shell did not find the command, or may not execute it.
     pub(crate) fn is_not_found(&self) -> bool {
-        matches!(self, ProgramEnd::Exited { status, .. } if status.code().is_some_and(|code| NOT_FOUND_CODES.contains(&code)))
+        matches!(self, ProgramEnd::Exited { status, .. } if status.code().is_some_and(|code| COMMAND_NOT_FOUND_CODES.contains(&code)))
     }
 
     /// Whether a signal ended it.
@@ -160,12 +160,16 @@ impl ProgramRunner {
             }
         };
         let mut answer = OutputCapture::from_start(MAX_ANSWER_BYTES);
-        let mut complaint = OutputCapture::from_end(MAX_COMPLAINT_BYTES);
+        let mut complaint = OutputCapture::from_end(MAX_STDERR_TAIL_BYTES);
         let limit_reached = Notify::new();
         let ended = {
             // Input and output must be moved while the program runs: it would block on a full pipe otherwise.
             let talk = async {
-                tokio::join!(tell, answer.take_in(stdout, Some(&limit_reached)), complaint.take_in(stderr, None));
+                tokio::join!(
+                    tell,
+                    answer.capture_stream(stdout, Some(&limit_reached)),
+                    complaint.capture_stream(stderr, None)
+                );
             };
             tokio::pin!(talk);
             let mut is_said = false;
@@ -182,12 +186,12 @@ impl ProgramRunner {
             let ended = tokio::time::timeout(self.timeout, ends).await;
             if !matches!(ended, Ok(Some(_))) {
                 group.signal(Signal::TERM);
-                let _ = tokio::time::timeout(GRACE, child.wait()).await;
+                let _ = tokio::time::timeout(KILL_GRACE_PERIOD, child.wait()).await;
             }
             // A process that it left behind may hold the pipe open, so reading to its end could take forever. The
             // output of the program itself has arrived within this time.
             if !is_said {
-                let _ = tokio::time::timeout(AFTERWARDS, talk).await;
+                let _ = tokio::time::timeout(TRAILING_OUTPUT_TIMEOUT, talk).await;
             }
             ended
         };
@@ -239,7 +243,11 @@ impl OutputCapture {
 
     /// Reads the stream to its end or to an error. Memory stays within the limit and one buffer. With
     /// `limit_reached`, reading stops at the limit and notifies it.
-    async fn take_in(&mut self, source: Option<impl tokio::io::AsyncRead + Unpin>, limit_reached: Option<&Notify>) {
+    async fn capture_stream(
+        &mut self,
+        source: Option<impl tokio::io::AsyncRead + Unpin>,
+        limit_reached: Option<&Notify>,
+    ) {
         let Some(mut source) = source else { return };
         let mut buffer = vec![0; 64 << 10];
         while let Ok(count @ 1..) = source.read(&mut buffer).await {

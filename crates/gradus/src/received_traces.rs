@@ -38,12 +38,12 @@ pub(crate) fn read_received_traces(
 
 /// Passes the export requests in a collector's store to `take`, project by project.
 pub(crate) fn visit_received_exports(folder: &Path, take: &mut dyn FnMut(&[u8])) -> io::Result<()> {
-    let path = folder.join(gradus_store::FILE_NAME);
+    let path = folder.join(gradus_store::DATABASE_FILE_NAME);
     let other = |error: &dyn std::fmt::Display| io::Error::other(error.to_string());
     let store = Store::open_to_read(&path).map_err(|error| other(&error))?;
     for project in store.projects().map_err(|error| other(&error))? {
         let mut after = None;
-        while let Some((page, last)) = store.project_page(&project.name, after).map_err(|error| other(&error))? {
+        while let Some((page, last)) = store.read_project_page(&project.name, after).map_err(|error| other(&error))? {
             gradus_server::stored_records::write_otlp(&page, take);
             after = Some(last);
         }

@@ -6,7 +6,7 @@
 mod place;
 
 use gradus_github_agent::agent::RunStep;
-use gradus_github_agent::tools::{GitHubTools, ToolBox as _, ToolRestrictions};
+use gradus_github_agent::tools::{GitHubTools, ToolRestrictions, ToolSet as _};
 use gradus_github_bench::record::TrialRecord;
 use gradus_github_bench::suite::{BenchTask, TaskSuite};
 use gradus_github_sim::SimulatorServer;
@@ -18,7 +18,7 @@ fn recorded(task: &BenchTask) -> TrialRecord {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let mut world = task.world().unwrap();
-        world.keep_exchanges();
+        world.start_recording_exchanges();
         let server = SimulatorServer::start(world, 0).unwrap();
         let tools = GitHubTools::new(&server.url(), Some(&task.token), ToolRestrictions::default()).unwrap();
         let mut record = TrialRecord {

@@ -44,7 +44,7 @@ pub fn child_variables(named: &[String]) -> impl Iterator<Item = (OsString, OsSt
 }
 
 /// Returns the first entry that is not the name of a variable, optionally with `*` at its end.
-pub fn find_invalid_name(named: &[String]) -> Option<&str> {
+pub fn find_invalid_variable_name(named: &[String]) -> Option<&str> {
     let is_valid = |name: &str| {
         let stem = name.strip_suffix('*').unwrap_or(name);
         !stem.is_empty() && stem.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn names_have_the_form_of_variables() {
-        let named = |name: &str| find_invalid_name(&[name.to_owned()]).map(str::to_owned);
+        let named = |name: &str| find_invalid_variable_name(&[name.to_owned()]).map(str::to_owned);
         for name in ["A", "OPENAI_API_KEY", "OPENAI_*"] {
             assert_eq!(named(name), None);
         }

@@ -6,4 +6,4 @@ pub mod child_environment;
 pub mod cross_site;
 mod open_files;
 
-pub use open_files::{OpenFileLimit, raise_open_file_limit};
+pub use open_files::{OpenFileLimitError, raise_open_file_limit};

@@ -14,7 +14,7 @@ use crate::secret::{SecretString, mask_secrets, register_secret};
 
 /// Returns a client builder with our user agent and one cryptography provider. Redirects are not followed, because a
 /// key would go to another host. Requests to this machine bypass the proxy.
-pub fn http_client() -> reqwest::ClientBuilder {
+pub fn http_client_builder() -> reqwest::ClientBuilder {
     // One provider for the whole process. A second installation fails without harm.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = with_environment_proxies(reqwest::Client::builder())
@@ -85,7 +85,7 @@ impl RetryBudget {
         loop {
             let found = send_once(request(), limit).await;
             let asked = match &found {
-                Ok(answer) if !may_pass(answer.status) => return found,
+                Ok(answer) if !is_retryable_status(answer.status) => return found,
                 Ok(answer) => retry_after(&answer.headers),
                 Err(HttpFailure::TooLong { .. } | HttpFailure::NotHttp(_)) => return found,
                 Err(_) => None,
@@ -101,20 +101,20 @@ impl RetryBudget {
 }
 
 /// Whether the same request may get another response later: 5xx (except 501), 429, 408 and 425.
-fn may_pass(status: StatusCode) -> bool {
+fn is_retryable_status(status: StatusCode) -> bool {
     status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED
         || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY)
 }
 
 /// Maximum number of bytes that are reserved before the body arrives.
-const MAX_RESERVED: usize = 16 << 20;
+const MAX_RESERVED_BYTES: usize = 16 << 20;
 
 async fn send_once(request: RequestBuilder, limit: usize) -> Result<HttpResponse, HttpFailure> {
     let mut response = request.send().await.map_err(classify_failure)?;
     let (status, headers) = (response.status(), response.headers().clone());
     // Reserving the stated length avoids growing. The server may state anything, so the reservation is bounded.
     let told = response.content_length().and_then(|length| usize::try_from(length).ok()).unwrap_or_default();
-    let mut body = Vec::with_capacity(told.min(limit).min(MAX_RESERVED));
+    let mut body = Vec::with_capacity(told.min(limit).min(MAX_RESERVED_BYTES));
     while let Some(piece) = response.chunk().await.map_err(classify_failure)? {
         if body.len() + piece.len() > limit {
             return Err(HttpFailure::TooLong { limit });
@@ -152,7 +152,7 @@ pub fn root_cause(error: &dyn std::error::Error) -> String {
 
 /// Returns the message in an error response for output: one printable line of limited length.
 pub fn response_message(body: &[u8]) -> String {
-    const SHOWN: usize = 300;
+    const MAX_MESSAGE_CHARS: usize = 300;
     let text = String::from_utf8_lossy(&body[..body.len().min(16 << 10)]);
     let detail = serde_json::from_slice::<serde_json::Value>(body).ok().and_then(|json| {
         let detail = json.get("detail").or_else(|| json.get("message")).or_else(|| json.get("error"))?;
@@ -161,10 +161,10 @@ pub fn response_message(body: &[u8]) -> String {
     // Masked before it is cut, because a part of a key is a leak, too.
     let line = mask_secrets(&detail.unwrap_or_else(|| text.into_owned()));
     let line = gradus_core::visible::printable_line(&line);
-    if line.chars().count() <= SHOWN {
+    if line.chars().count() <= MAX_MESSAGE_CHARS {
         return line;
     }
-    line.chars().take(SHOWN).chain("...".chars()).collect()
+    line.chars().take(MAX_MESSAGE_CHARS).chain("...".chars()).collect()
 }
 
 /// Why a list of headers cannot be used. No message shows a value: values hold keys.

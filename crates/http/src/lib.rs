@@ -10,9 +10,9 @@ mod retry_after;
 mod secret;
 
 pub use client::{
-    HeaderListError, HttpFailure, HttpResponse, RetryBudget, http_client, parse_header_list, response_message,
+    HeaderListError, HttpFailure, HttpResponse, RetryBudget, http_client_builder, parse_header_list, response_message,
     root_cause,
 };
 pub use percent_code::{percent_decode, percent_encode};
 pub use retry_after::{duration_from_seconds, duration_until, retry_after};
-pub use secret::{SecretString, holds_secret, mask_secrets, register_secret, register_url_secrets};
+pub use secret::{SecretString, contains_secret, mask_secrets, register_secret, register_url_secrets};

@@ -3,11 +3,11 @@
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
 
 /// Characters that are encoded: everything but the unreserved characters of RFC 3986.
-const URL_PART: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+const ENCODED_CHARS: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// Encodes one segment of a path, or one name or value of a query.
 pub fn percent_encode(text: &str) -> String {
-    percent_encoding::utf8_percent_encode(text, URL_PART).to_string()
+    percent_encoding::utf8_percent_encode(text, ENCODED_CHARS).to_string()
 }
 
 /// Undoes [`percent_encode`]. Invalid codes stay as they are; invalid UTF-8 becomes replacement characters.

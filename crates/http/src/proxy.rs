@@ -2,7 +2,7 @@
 
 use reqwest::{ClientBuilder, NoProxy, Proxy};
 
-const LOOPBACK: &str = "localhost,127.0.0.0/8,::1";
+const LOOPBACK_HOSTS: &str = "localhost,127.0.0.0/8,::1";
 
 /// Configures the proxies of the environment, except for this machine. Lower-case names win over upper-case ones, as in
 /// curl.
@@ -28,8 +28,8 @@ pub(crate) fn with_environment_proxies(builder: ClientBuilder) -> ClientBuilder 
 /// Hosts that are contacted without a proxy.
 fn no_proxy_hosts(given: Option<&str>) -> String {
     match given {
-        Some(given) => format!("{given},{LOOPBACK}"),
-        None => LOOPBACK.to_owned(),
+        Some(given) => format!("{given},{LOOPBACK_HOSTS}"),
+        None => LOOPBACK_HOSTS.to_owned(),
     }
 }
 
@@ -40,6 +40,6 @@ mod tests {
     #[test]
     fn what_the_user_excepts_stays_excepted() {
         assert_eq!(no_proxy_hosts(Some("example.org")), "example.org,localhost,127.0.0.0/8,::1");
-        assert_eq!(no_proxy_hosts(None), LOOPBACK);
+        assert_eq!(no_proxy_hosts(None), LOOPBACK_HOSTS);
     }
 }

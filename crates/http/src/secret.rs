@@ -56,7 +56,7 @@ const MIN_ECHO_BYTES: usize = 12;
 /// Maximum number of registered secrets. Masking is linear in it.
 const MAX_SECRETS: usize = 256;
 /// Texts that people set as a key where none is needed. Masking them would garble messages about such servers.
-const PLACEHOLDERS: [&str; 6] = ["ollama", "lm-studio", "llama.cpp", "no-key", "not-needed", "sk-no-key-required"];
+const PLACEHOLDER_KEYS: [&str; 6] = ["ollama", "lm-studio", "llama.cpp", "no-key", "not-needed", "sk-no-key-required"];
 const MASK: &str = "[redacted]";
 
 /// Longest first, so that a secret that contains another one is masked as a whole.
@@ -66,7 +66,7 @@ static SECRETS: RwLock<Vec<String>> = RwLock::new(Vec::new());
 /// list.
 pub fn register_secret(secret: &str) {
     let secret = secret.trim();
-    if secret.len() < MIN_SECRET_BYTES || PLACEHOLDERS.contains(&secret) {
+    if secret.len() < MIN_SECRET_BYTES || PLACEHOLDER_KEYS.contains(&secret) {
         return;
     }
     let mut secrets = SECRETS.write().unwrap_or_else(PoisonError::into_inner);
@@ -97,13 +97,13 @@ pub fn register_url_secrets(url: &str) {
 }
 
 /// Whether the text contains a registered secret completely.
-pub fn holds_secret(text: &str) -> bool {
+pub fn contains_secret(text: &str) -> bool {
     let secrets = SECRETS.read().unwrap_or_else(PoisonError::into_inner);
     secrets.iter().any(|secret| text.contains(secret.as_str()))
 }
 
 /// Finds the byte ranges of users and passwords of addresses in a text, however short they are.
-fn url_users(text: &str) -> impl Iterator<Item = std::ops::Range<usize>> {
+fn find_url_users(text: &str) -> impl Iterator<Item = std::ops::Range<usize>> {
     text.match_indices("://").filter_map(|(at, scheme)| {
         let start = at + scheme.len();
         let ends_authority = |c: char| matches!(c, '/' | '?' | '#' | '"' | '\'' | '`') || c.is_whitespace();
@@ -122,7 +122,7 @@ pub fn mask_secrets(text: &str) -> String {
     let secrets = SECRETS.read().unwrap_or_else(PoisonError::into_inner);
     let mut masked = vec![false; text.len()];
     let mut is_any = false;
-    for user in url_users(text) {
+    for user in find_url_users(text) {
         masked[user].fill(true);
         is_any = true;
     }

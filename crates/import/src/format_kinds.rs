@@ -28,7 +28,7 @@ pub struct SessionFormat {
 
 impl SessionFormat {
     /// Describes a format of a coding agent on the machine of its user.
-    pub(crate) const fn personal(
+    pub(crate) const fn written_by_coding_agent(
         name: &'static str,
         matches: fn(&[Json]) -> bool,
         open: fn() -> Box<dyn SessionReader>,
@@ -37,7 +37,7 @@ impl SessionFormat {
     }
 
     /// Describes a format of a harness.
-    pub(crate) const fn listed(
+    pub(crate) const fn written_by_harness(
         name: &'static str,
         matches: fn(&[Json]) -> bool,
         open: fn() -> Box<dyn SessionReader>,

@@ -14,46 +14,82 @@ use crate::sessions::{
 
 /// All formats of sessions. The first that matches reads the file.
 pub const SESSION_FORMATS: &[SessionFormat] = &[
-    SessionFormat::personal(
+    SessionFormat::written_by_coding_agent(
         "Claude Code session",
         claude_code::is_claude_code_session,
         claude_code::open_claude_code_session,
     ),
-    SessionFormat::personal(
+    SessionFormat::written_by_coding_agent(
         "Claude Code stream JSON",
         claude_stream::is_claude_stream,
         claude_stream::open_claude_stream,
     ),
-    SessionFormat::personal("Codex rollout", codex_lines::is_codex_rollout, codex_rollout::open_codex_rollout),
-    SessionFormat::personal("codex exec --json", codex_exec::is_codex_exec, codex_exec::open_codex_exec),
-    SessionFormat::personal("Gemini CLI session", gemini_cli::is_gemini_session, gemini_cli::open_gemini_session),
-    SessionFormat::personal(
+    SessionFormat::written_by_coding_agent(
+        "Codex rollout",
+        codex_lines::is_codex_rollout,
+        codex_rollout::open_codex_rollout,
+    ),
+    SessionFormat::written_by_coding_agent("codex exec --json", codex_exec::is_codex_exec, codex_exec::open_codex_exec),
+    SessionFormat::written_by_coding_agent(
+        "Gemini CLI session",
+        gemini_cli::is_gemini_session,
+        gemini_cli::open_gemini_session,
+    ),
+    SessionFormat::written_by_coding_agent(
         "Gemini CLI stream JSON",
         gemini_stream::is_gemini_stream,
         gemini_stream::open_gemini_stream,
     ),
-    SessionFormat::personal("Cursor stream JSON", cursor_stream::is_cursor_stream, cursor_stream::open_cursor_stream),
-    SessionFormat::personal("OpenCode JSON output", opencode::is_opencode_stream, opencode::open_opencode_stream),
-    SessionFormat::personal("Copilot CLI session", copilot_cli::is_copilot_session, copilot_cli::open_copilot_session),
-    SessionFormat::personal("Qwen Code session", qwen_code::is_qwen_session, qwen_code::open_qwen_session),
-    SessionFormat::personal("pi session", pi_session::is_pi_session, pi_session::open_pi_session),
-    SessionFormat::personal("Kimi Code session", kimi_wire::is_kimi_session, kimi_wire::open_kimi_session),
-    SessionFormat::personal("goose session", goose::is_goose_session, goose::open_goose_session),
-    SessionFormat::personal(
+    SessionFormat::written_by_coding_agent(
+        "Cursor stream JSON",
+        cursor_stream::is_cursor_stream,
+        cursor_stream::open_cursor_stream,
+    ),
+    SessionFormat::written_by_coding_agent(
+        "OpenCode JSON output",
+        opencode::is_opencode_stream,
+        opencode::open_opencode_stream,
+    ),
+    SessionFormat::written_by_coding_agent(
+        "Copilot CLI session",
+        copilot_cli::is_copilot_session,
+        copilot_cli::open_copilot_session,
+    ),
+    SessionFormat::written_by_coding_agent(
+        "Qwen Code session",
+        qwen_code::is_qwen_session,
+        qwen_code::open_qwen_session,
+    ),
+    SessionFormat::written_by_coding_agent("pi session", pi_session::is_pi_session, pi_session::open_pi_session),
+    SessionFormat::written_by_coding_agent(
+        "Kimi Code session",
+        kimi_wire::is_kimi_session,
+        kimi_wire::open_kimi_session,
+    ),
+    SessionFormat::written_by_coding_agent("goose session", goose::is_goose_session, goose::open_goose_session),
+    SessionFormat::written_by_coding_agent(
         "Cursor transcript",
         cursor_transcript::is_cursor_transcript,
         cursor_transcript::open_cursor_transcript,
     ),
-    SessionFormat::listed(
+    SessionFormat::written_by_harness(
         "mini-SWE-agent messages",
         mini_swe_agent::is_message_list,
         mini_swe_agent::MessageListReader::open,
     ),
-    SessionFormat::listed("OpenHands events", openhands::is_event_list, openhands::EventListReader::open),
-    SessionFormat::listed("AutoGen AgentChat messages", autogen::is_agent_chat, autogen::AgentChatListReader::open),
-    SessionFormat::listed("AutoGen chat history", autogen::is_chat_history, autogen::ChatListReader::open),
-    SessionFormat::listed("OpenAI Agents trace", openai_agents::matches_items, openai_agents::open_reader),
-    SessionFormat::listed("OpenAI Responses items", responses::matches_items, responses::open_reader),
+    SessionFormat::written_by_harness("OpenHands events", openhands::is_event_list, openhands::EventListReader::open),
+    SessionFormat::written_by_harness(
+        "AutoGen AgentChat messages",
+        autogen::is_agent_chat,
+        autogen::AgentChatListReader::open,
+    ),
+    SessionFormat::written_by_harness(
+        "AutoGen chat history",
+        autogen::is_chat_history,
+        autogen::ChatHistoryListReader::open,
+    ),
+    SessionFormat::written_by_harness("OpenAI Agents trace", openai_agents::matches_items, openai_agents::open_reader),
+    SessionFormat::written_by_harness("OpenAI Responses items", responses::matches_items, responses::open_reader),
 ];
 
 /// All formats of documents. The first that matches reads the object.
@@ -179,7 +215,7 @@ pub const UNREADABLE_FORMATS: &[UnreadableFormat] = &[
     },
     UnreadableFormat {
         name: "AutoGen event log",
-        matches: autogen::is_event_log,
+        matches: autogen::is_event_log_record,
         hint: "its lines are not tied to a conversation: write the result of `run` as JSON",
     },
     UnreadableFormat {

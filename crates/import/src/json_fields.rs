@@ -13,7 +13,7 @@ pub(crate) fn count_field(record: &Json, key: &str) -> u64 {
 }
 
 /// Whether a field is `true`.
-pub(crate) fn is_set(record: &Json, key: &str) -> bool {
+pub(crate) fn is_true_field(record: &Json, key: &str) -> bool {
     record.get(key).and_then(Json::as_bool).unwrap_or_default()
 }
 

@@ -3,7 +3,7 @@
 use serde_json::Value as Json;
 
 /// Maximum number of records that are looked at: enough to pass the metadata that some tools write first.
-const MAX_RECORDS: usize = 20;
+const MAX_HEAD_RECORDS: usize = 20;
 
 /// Returns the first records of a JSON input: of lines, of consecutive documents, or of the elements of one list. The
 /// last one may be incomplete, if `head` ends within it.
@@ -13,7 +13,7 @@ pub fn read_first_records(head: &[u8]) -> Vec<Json> {
         rest = inside;
     }
     let mut records = Vec::new();
-    while records.len() < MAX_RECORDS {
+    while records.len() < MAX_HEAD_RECORDS {
         rest = rest.trim_ascii_start();
         rest = rest.strip_prefix(b",").unwrap_or(rest).trim_ascii_start();
         let mut stream = serde_json::Deserializer::from_slice(rest).into_iter::<Json>();

@@ -16,7 +16,7 @@ use crate::turn_draft::{ImportedCall, ImportedResult, TurnDraft, read_arguments}
 /// rolled back further is reported.
 const MAX_HELD_TURNS: usize = 32;
 /// Maximum size of the texts of the turns that are held back, in bytes.
-const MAX_HELD_BYTES: usize = 16 << 20;
+const MAX_HELD_TURN_BYTES: usize = 16 << 20;
 
 /// One conversation, filled in the order of its record. Times are RFC 3339.
 #[derive(Debug, Default)]
@@ -65,7 +65,7 @@ impl SessionBuilder {
     }
 
     /// Marks the turns as copies from the session that started this one. See [`ImportedTurn::is_copy`].
-    pub fn set_copied(&mut self) {
+    pub fn mark_copied(&mut self) {
         self.is_copy = true;
     }
 
@@ -101,7 +101,7 @@ impl SessionBuilder {
                 asked.push('\n');
             }
             asked.push_str(query);
-            turn.touch(at);
+            turn.extend_time(at);
             return;
         }
         if let Some(turn) = &mut self.current {
@@ -115,7 +115,7 @@ impl SessionBuilder {
         self.end_turn(sink);
         let turn = self.turn();
         turn.trajectory.query = Some(query.to_owned());
-        turn.touch(at);
+        turn.extend_time(at);
     }
 
     /// Begins a reply of the model. Consecutive replies without a call between them are one.
@@ -128,7 +128,7 @@ impl SessionBuilder {
             turn.count_reply_usage();
         }
         turn.has_reply = true;
-        turn.touch(at);
+        turn.extend_time(at);
     }
 
     /// Begins a reply that does not continue the one before, for records whose replies are complete.
@@ -168,7 +168,7 @@ impl SessionBuilder {
         let is_compacted = std::mem::take(&mut self.is_compacted);
         let turn = self.turn();
         turn.has_reply = true;
-        turn.touch(at);
+        turn.extend_time(at);
         let index = turn.add_call(call, at);
         if let Some(step) = turn.trajectory.steps.last_mut() {
             step.after_compaction = is_compacted;
@@ -179,7 +179,7 @@ impl SessionBuilder {
     /// Adds the result of a call. Returns `false` if the call is not in this turn.
     pub fn add_result(&mut self, result: &ImportedResult<'_>) -> bool {
         let turn = self.turn();
-        turn.touch(result.at);
+        turn.extend_time(result.at);
         turn.add_result(result)
     }
 
@@ -201,7 +201,7 @@ impl SessionBuilder {
     /// `add_call`.
     pub fn add_step_result(&mut self, step_index: u32, result: &ImportedResult<'_>) -> bool {
         let turn = self.turn();
-        turn.touch(result.at);
+        turn.extend_time(result.at);
         let step = (step_index as usize).checked_sub(1).filter(|step| *step < turn.trajectory.steps.len());
         step.is_some_and(|step| turn.set_result(step, result))
     }
@@ -219,7 +219,7 @@ impl SessionBuilder {
 
     /// Returns the step that a record of a whole call repeats: the last one of this id, if it is open or has the same
     /// arguments.
-    pub fn repeated_step(&self, id: &str, arguments: Option<&ArgumentsText<'_>>) -> Option<u32> {
+    pub fn find_repeated_step(&self, id: &str, arguments: Option<&ArgumentsText<'_>>) -> Option<u32> {
         let is_same = |step: &&TrajectoryStep| {
             let (parsed, raw) = read_arguments(arguments);
             step.observation.is_none() || step.arguments == parsed && step.arguments_raw == raw
@@ -276,16 +276,16 @@ impl SessionBuilder {
 
     /// Marks the current or the next turn as incomplete, because a record could not be read, or was skipped though it
     /// may be a part of a reply. It may have been anything: a call, the answer, or context of the next turn.
-    pub fn note_unreadable_record(&mut self) {
+    pub fn mark_unreadable_record(&mut self) {
         if let Some(turn) = &mut self.current {
-            turn.note_unreadable_record();
+            turn.mark_unreadable_record();
         }
         self.has_lost_record = true;
     }
 
     /// Records that a summary replaced the conversation so far, or that results were cleared from it. The next call
     /// is the first one that the agent makes without them.
-    pub fn note_compaction(&mut self) {
+    pub fn mark_compaction(&mut self) {
         self.is_compacted = true;
     }
 
@@ -315,7 +315,7 @@ impl SessionBuilder {
 
     /// Takes back the last turns, the current one included, because the user rolled the conversation back. Returns
     /// how many of them were already handed over.
-    pub fn drop_turns(&mut self, count: usize) -> usize {
+    pub fn roll_back_turns(&mut self, count: usize) -> usize {
         let mut left = count;
         if left > 0 && self.current.take().is_some() {
             left -= 1;
@@ -345,7 +345,7 @@ impl SessionBuilder {
             last.defects.push(ExtractionDefect::new(DefectKind::MissingReply, detail, None));
         }
         while let Some(turn) = self.held.pop_front() {
-            self.hand_over(turn, sink);
+            self.deliver_turn(turn, sink);
         }
     }
 
@@ -355,7 +355,7 @@ impl SessionBuilder {
         current.get_or_insert_with(|| {
             let mut turn = TurnDraft::default();
             if std::mem::take(has_lost_record) {
-                turn.note_unreadable_record();
+                turn.mark_unreadable_record();
             }
             turn
         })
@@ -370,14 +370,14 @@ impl SessionBuilder {
         turn.trajectory.tools = Arc::clone(&self.tools);
         self.held_bytes += turn.text_bytes;
         self.held.push_back(turn);
-        while self.held.len() > MAX_HELD_TURNS || (self.held_bytes > MAX_HELD_BYTES && self.held.len() > 1) {
+        while self.held.len() > MAX_HELD_TURNS || (self.held_bytes > MAX_HELD_TURN_BYTES && self.held.len() > 1) {
             let Some(oldest) = self.held.pop_front() else { break };
             self.held_bytes -= oldest.text_bytes;
-            self.hand_over(oldest, sink);
+            self.deliver_turn(oldest, sink);
         }
     }
 
-    fn hand_over(&mut self, turn: TurnDraft, sink: &mut dyn ImportSink) {
+    fn deliver_turn(&mut self, turn: TurnDraft, sink: &mut dyn ImportSink) {
         self.handed_over += 1;
         if self.session_id.is_empty() {
             self.session_id = derive_session_id(&turn.trajectory);
@@ -522,7 +522,7 @@ mod tests {
             session.begin_turn(query, None, &mut turns);
             session.add_text("answer");
         }
-        assert_eq!(session.drop_turns(2), 0);
+        assert_eq!(session.roll_back_turns(2), 0);
         session.begin_turn("four", None, &mut turns);
         session.begin_turn("and five", None, &mut turns);
         session.add_text("answer");

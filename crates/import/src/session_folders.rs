@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// Maximum number of files and folders that are visited below one folder. Beyond it, counts are a lower bound.
-const MAX_ENTRIES: usize = 2_000_000;
+const MAX_VISITED_ENTRIES: usize = 2_000_000;
 /// Maximum depth of folders that are visited.
-const MAX_DEPTH: usize = 10;
+const MAX_FOLDER_DEPTH: usize = 10;
 
 /// Where a tool stores its sessions.
 #[derive(Clone, Copy, Debug)]
@@ -153,7 +153,7 @@ fn count_sessions(location: &SessionLocation, folder: &Path) -> FoundSessions {
         is_cut: false,
     };
     let is_inside = |path: &Path| location.files.inside.is_none_or(|name| path.iter().any(|part| part == name));
-    let mut left = MAX_ENTRIES;
+    let mut left = MAX_VISITED_ENTRIES;
     let mut waiting = vec![(folder.to_owned(), 0)];
     while let Some((current, depth)) = waiting.pop() {
         // A folder that cannot be read has no sessions that can be read.
@@ -167,7 +167,7 @@ fn count_sessions(location: &SessionLocation, folder: &Path) -> FoundSessions {
             // Of the entry itself, not of what a link leads to.
             let Ok(kind) = entry.file_type() else { continue };
             if kind.is_dir() {
-                if depth < MAX_DEPTH {
+                if depth < MAX_FOLDER_DEPTH {
                     waiting.push((entry.path(), depth + 1));
                 } else {
                     sessions.is_cut = true;

@@ -5,9 +5,9 @@ use serde_json::Value as Json;
 
 /// Normalises RFC 3339 text, and seconds, milliseconds, microseconds or nanoseconds since the epoch, whose unit is
 /// detected by size.
-pub(crate) fn read_timestamp(value: &Json) -> Option<String> {
+pub(crate) fn normalize_timestamp(value: &Json) -> Option<String> {
     match value {
-        Json::String(text) => parse_timestamp(text),
+        Json::String(text) => normalize_timestamp_text(text),
         Json::Number(number) => {
             let mut seconds = number.as_f64()?;
             // A time after 1973 and before 5138 in one of these units.
@@ -21,7 +21,7 @@ pub(crate) fn read_timestamp(value: &Json) -> Option<String> {
 }
 
 /// Normalises RFC 3339 text. A time without a zone counts as UTC, because harnesses write such times on servers.
-pub(crate) fn parse_timestamp(text: &str) -> Option<String> {
+pub(crate) fn normalize_timestamp_text(text: &str) -> Option<String> {
     let zoned = text.parse::<Timestamp>().ok();
     let local = || text.parse::<jiff::civil::DateTime>().ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok();
     zoned.or_else(|| local().map(|zoned| zoned.timestamp())).map(|at| at.to_string())
@@ -44,8 +44,8 @@ mod tests {
             json!("2026-11-17T12:00:00"),
             json!("2026-11-17 13:00:00+01:00"),
         ] {
-            assert_eq!(read_timestamp(&value), expected, "{value}");
+            assert_eq!(normalize_timestamp(&value), expected, "{value}");
         }
-        assert_eq!(read_timestamp(&json!("yesterday")), None);
+        assert_eq!(normalize_timestamp(&json!("yesterday")), None);
     }
 }

@@ -12,7 +12,7 @@ use crate::import_sink::SubagentStart;
 /// Maximum size of texts, arguments and results of one turn, in bytes. Later ones are left out.
 const MAX_TURN_BYTES: usize = 64 << 20;
 /// Maximum number of calls of one reply with the same id that are distinguished.
-const MAX_SHARED_ID: usize = 64;
+const MAX_CALLS_PER_ID: usize = 64;
 
 /// A tool call as the session records it.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,7 +71,7 @@ pub(crate) struct ReplyDraft {
 
 impl TurnDraft {
     /// Extends the time of the turn.
-    pub(crate) fn touch(&mut self, at: Option<&str>) {
+    pub(crate) fn extend_time(&mut self, at: Option<&str>) {
         let Some(at) = at else { return };
         if self.trajectory.start.is_none() {
             self.trajectory.start = Some(at.to_owned());
@@ -124,7 +124,7 @@ impl TurnDraft {
         let steps = self.steps_by_id.get(id)?;
         let in_reply = &steps[steps.partition_point(|step| *step < self.reply.first_step)..];
         let is_open = |step: &&usize| self.trajectory.steps[**step].observation.is_none();
-        in_reply.iter().take(MAX_SHARED_ID).find(is_open).or(steps.last()).copied()
+        in_reply.iter().take(MAX_CALLS_PER_ID).find(is_open).or(steps.last()).copied()
     }
 
     /// Returns the last step with this id.
@@ -165,7 +165,7 @@ impl TurnDraft {
     }
 
     /// Adds a defect, once, for a record in the turn or before it that could not be read.
-    pub(crate) fn note_unreadable_record(&mut self) {
+    pub(crate) fn mark_unreadable_record(&mut self) {
         let defects = &mut self.trajectory.defects;
         if !defects.iter().any(|defect| defect.kind == DefectKind::UnreadableRecord) {
             let detail = "a record in this turn, or in the one before, could not be read";

@@ -24,7 +24,7 @@ pub(crate) fn detect_format(head: &[u8], whole: bool) -> Option<SourceFormat> {
         let framing = if is_text { None } else { export_framing() };
         return Some(framing.map_or(SourceFormat::Json, SourceFormat::Protobuf));
     }
-    if known_log(head).is_some() {
+    if detect_program_log(head).is_some() {
         return None;
     }
     if let Some(framing) = export_framing() {
@@ -56,7 +56,7 @@ fn begins_like_json(text: &[u8]) -> bool {
 
 /// Returns the name of the program that wrote a plain-text log which is not read. Such a log quotes thoughts and
 /// actions, but its structure cannot be distinguished from the text that it quotes.
-pub(crate) fn known_log(head: &[u8]) -> Option<&'static str> {
+pub(crate) fn detect_program_log(head: &[u8]) -> Option<&'static str> {
     // A few lines are enough: programs log their start.
     const MAX_LINES: usize = 20;
     let text = String::from_utf8_lossy(&head[..head.len().min(16 << 10)]);
@@ -124,7 +124,7 @@ mod tests {
         let hyper = "HyperAgent_demo__repo-1 - INFO - Initialized tools\nHyperAgent_demo__repo-1 - INFO - Thought: look\nAction: find\n";
         let manus = "2025-03-01 10:00:00.000 | INFO     | app.agent.base:run:140 - Executing step 1/20\nThought: look\nAction: find\n";
         for (log, name) in [(hyper, "HyperAgent"), (manus, "OpenManus")] {
-            assert_eq!((detect_format(log.as_bytes(), true), known_log(log.as_bytes())), (None, Some(name)));
+            assert_eq!((detect_format(log.as_bytes(), true), detect_program_log(log.as_bytes())), (None, Some(name)));
         }
         let transcript = "Thought: HyperAgent is a name.\nAction: find\nAction Input: {}\nObservation: 1 - INFO - 2\n";
         assert_eq!(detect_format(transcript.as_bytes(), true), Some(SourceFormat::Transcript));

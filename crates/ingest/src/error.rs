@@ -2,14 +2,14 @@
 
 use std::io;
 
-use crate::detect::{describe_log, known_log};
+use crate::detect::{describe_log, detect_program_log};
 
 /// A source that cannot be read at all. Single bad records are defects instead, and reading continues.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// The complete message of a source that is not a file.
     #[error("{0}")]
-    Told(String),
+    External(String),
     #[error("{name}: {reason}")]
     Unreadable { name: String, reason: String },
     #[error(
@@ -56,7 +56,7 @@ impl SourceError {
 
     /// Describes what the first bytes look like, because the user cannot see them.
     pub(crate) fn unrecognized(name: &str, head: &[u8]) -> Self {
-        if let Some(program) = known_log(head) {
+        if let Some(program) = detect_program_log(head) {
             return SourceError::Unrecognised { name: name.to_owned(), looks_like: describe_log(program) };
         }
         let looks_like = match std::str::from_utf8(&head[..head.len().min(64)]) {
@@ -134,7 +134,7 @@ mod tests {
             b"\x89PNG\r\n\x1a\n\0\0",
         ];
         let mut errors = vec![
-            SourceError::Told("phoenix://localhost: nothing answers there".to_owned()),
+            SourceError::External("phoenix://localhost: nothing answers there".to_owned()),
             SourceError::from_io("a.jsonl", &io::ErrorKind::NotFound.into()),
             SourceError::from_io("a.jsonl", &io::ErrorKind::PermissionDenied.into()),
             SourceError::from_io("a.jsonl", &io::Error::other("the disk is broken")),

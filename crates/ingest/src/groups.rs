@@ -34,7 +34,7 @@ pub(crate) struct GroupReadResult {
     defects: Vec<ExtractionDefect>,
     trajectories: Vec<Trajectory>,
     /// Trajectories that the selection excludes.
-    passed_over: u64,
+    excluded_count: u64,
 }
 
 impl GroupReader<'_> {
@@ -74,13 +74,13 @@ impl GroupReader<'_> {
             source: self.traces[group[0]].source,
             defects,
             trajectories: assembled.trajectories,
-            passed_over: 0,
+            excluded_count: 0,
         };
         if let Some(holding) = holding {
             let all = read.trajectories.len();
             read.trajectories
                 .retain(|trajectory| trajectory.trace_ids.iter().any(|id| holding.contains(&TraceId::parse(id))));
-            read.passed_over = (all - read.trajectories.len()) as u64;
+            read.excluded_count = (all - read.trajectories.len()) as u64;
         }
         if !self.projects.is_empty() {
             for trajectory in &mut read.trajectories {
@@ -97,7 +97,7 @@ impl GroupReader<'_> {
 impl GroupReadResult {
     /// Counts the defects in the coverage and passes the trajectories to the sink. Called in the order of the groups,
     /// on one thread.
-    pub(crate) fn hand_out(self, summary: &mut ReadSummary, sink: &mut TrajectorySink<'_>) -> io::Result<()> {
+    pub(crate) fn deliver_to_sink(self, summary: &mut ReadSummary, sink: &mut TrajectorySink<'_>) -> io::Result<()> {
         for mut defect in self.defects {
             if let Some(source) = summary.sources.get_mut(self.source) {
                 if defect.kind == DefectKind::UnreadableRecord {
@@ -110,7 +110,7 @@ impl GroupReadResult {
                 summary.defects.push(defect);
             }
         }
-        summary.passed_over += self.passed_over;
+        summary.excluded_count += self.excluded_count;
         self.trajectories.into_iter().try_for_each(|trajectory| sink(self.source, trajectory))
     }
 }

@@ -162,7 +162,7 @@ pub(crate) fn read_parquet(path: &Path, intake: &mut RecordIntake<'_>) -> Result
 }
 
 /// Reads a zip archive: only logs of Inspect are known.
-pub(crate) fn read_archive(path: &Path, intake: &mut RecordIntake<'_>) -> Result<(), ReadError> {
+pub(crate) fn read_zip_log(path: &Path, intake: &mut RecordIntake<'_>) -> Result<(), ReadError> {
     let file = BufReader::new(File::open(path)?);
     let before = intake.record_count();
     intake.count_document();
@@ -206,7 +206,7 @@ fn read_session_lines(
         // A session that is being written ends in the middle of a record.
         let is_being_written = !lines.line.ends_with(b"\n") && serde_json::from_slice::<&RawValue>(text).is_err();
         if is_being_written && !text.is_empty() {
-            sink.intake.note_unfinished_record(lines.number);
+            sink.intake.report_unfinished_record(lines.number);
         } else if !text.is_empty() {
             reader.read_record(text, sink);
         }

@@ -55,7 +55,7 @@ pub struct RecordIntake<'k> {
     /// How often each document id was used, for numbering repetitions.
     documents: HashMap<String, u32>,
     /// All ids that were handed out; no trajectory id occurs twice in one run.
-    given_ids: HashSet<String>,
+    used_ids: HashSet<String>,
     /// The project of the records that follow, where the source states it. It takes precedence over the attributes of
     /// the spans.
     project: Option<Arc<str>>,
@@ -100,7 +100,7 @@ impl<'k> RecordIntake<'k> {
             input: String::new(),
             failed: None,
             documents: HashMap::new(),
-            given_ids: HashSet::new(),
+            used_ids: HashSet::new(),
             project: None,
             projects: HashMap::new(),
             turns: TurnCache::default(),
@@ -155,7 +155,7 @@ impl<'k> RecordIntake<'k> {
     }
 
     /// Counts a file of a folder that could not be read at all. The other files are still read.
-    pub fn broken_file(&mut self, reason: &str) {
+    pub fn add_broken_file(&mut self, reason: &str) {
         let defect = ExtractionDefect::new(DefectKind::UnreadableRecord, format!("a file: {reason}"), None);
         let source = self.current_source();
         source.unreadable_records += 1;
@@ -239,14 +239,14 @@ impl<'k> RecordIntake<'k> {
     pub fn add_record(&mut self, record: &ExportRecord<'_>) -> io::Result<()> {
         match record.signal {
             TelemetrySignal::Span => match decode_span_head(record.body) {
-                Ok(head) => self.spooled_span(head, record.body, record.scope),
+                Ok(head) => self.spool_span(head, record.body, record.scope),
                 Err(reason) => {
                     self.bad_record(&format!("a span: {reason}"));
                     Ok(())
                 }
             },
             TelemetrySignal::Log => match decode_log(record.body, &self.limits.record) {
-                Ok(log) => self.spooled_log(log.trace_id, record.body),
+                Ok(log) => self.spool_log(log.trace_id, record.body),
                 Err(reason) => {
                     self.bad_record(&format!("a log record: {reason}"));
                     Ok(())
@@ -263,8 +263,8 @@ impl<'k> RecordIntake<'k> {
     /// Adds a record that was already encoded as protobuf, on another thread.
     pub(crate) fn add_encoded_record(&mut self, record: EncodedRecord) {
         let kept = match record {
-            EncodedRecord::Span { head, body, scope } => self.spooled_span(head, &body, &scope),
-            EncodedRecord::Log { trace_id, body } => self.spooled_log(trace_id, &body),
+            EncodedRecord::Span { head, body, scope } => self.spool_span(head, &body, &scope),
+            EncodedRecord::Log { trace_id, body } => self.spool_log(trace_id, &body),
             EncodedRecord::Bad(reason) => {
                 self.bad_record(&reason);
                 Ok(())
@@ -284,7 +284,7 @@ impl<'k> RecordIntake<'k> {
     }
 
     /// Puts a span into the spool. Only its head is decoded, except for a root span.
-    fn spooled_span(&mut self, head: SpanHead, body: &[u8], scope: &RecordScope) -> io::Result<()> {
+    fn spool_span(&mut self, head: SpanHead, body: &[u8], scope: &RecordScope) -> io::Result<()> {
         self.current_source().spans += 1;
         let trace = self.trace_number(head.trace_id);
         let known = &mut self.traces[trace as usize].start_ns;
@@ -293,7 +293,7 @@ impl<'k> RecordIntake<'k> {
         if head.parent_id.is_none()
             && let Ok(span) = decode_span(body, &scope.resource, &scope.name, &self.limits.record)
         {
-            self.traces[trace as usize].has_root |= self.selection.holds_root(&span.name);
+            self.traces[trace as usize].has_root |= self.selection.includes_root(&span.name);
             if let Some(link) = TraceLink::from_root_span(&span) {
                 // The collector did not read the links of such a span on arrival, so they are returned to it.
                 if body.len() > MAX_LINKED_ON_ARRIVAL {
@@ -319,13 +319,13 @@ impl<'k> RecordIntake<'k> {
     }
 
     /// Whether the selection includes a trace. Valid only after all records were read: start and roots may come last.
-    fn is_wanted(&self, trace: usize) -> bool {
+    fn is_trace_selected(&self, trace: usize) -> bool {
         let SpooledTrace { start_ns, has_root, .. } = self.traces[trace];
         self.selection.is_everything()
-            || (self.selection.holds_time(start_ns) && (has_root || self.selection.root_names.is_empty()))
+            || (self.selection.includes_time(start_ns) && (has_root || self.selection.root_names.is_empty()))
     }
 
-    fn spooled_log(&mut self, trace_id: TraceId, body: &[u8]) -> io::Result<()> {
+    fn spool_log(&mut self, trace_id: TraceId, body: &[u8]) -> io::Result<()> {
         self.current_source().log_records += 1;
         // A log record without a trace cannot belong to a step.
         if trace_id == TraceId::default() {
@@ -355,14 +355,14 @@ impl<'k> RecordIntake<'k> {
     /// The number of a scope. Compared with the last few only: a repeated entry wastes memory and does no harm.
     fn scope_number(&mut self, scope: &RecordScope) -> u32 {
         // Requests repeat the same few scopes, mostly the last one.
-        const LOOKED_AT: usize = 64;
-        let from = self.scopes.len().saturating_sub(LOOKED_AT);
+        const MAX_COMPARED_SCOPES: usize = 64;
+        let from = self.scopes.len().saturating_sub(MAX_COMPARED_SCOPES);
         let known = self.scopes[from..].iter().rposition(|other| {
             other.name == scope.name
                 && (Arc::ptr_eq(&other.resource, &scope.resource) || other.resource == scope.resource)
         });
         known.map(|place| from + place).unwrap_or_else(|| {
-            let scope = self.within_limit(scope);
+            let scope = self.limit_resource_values(scope);
             self.scopes.push(scope);
             self.scopes.len() - 1
         }) as u32
@@ -370,7 +370,7 @@ impl<'k> RecordIntake<'k> {
 
     /// Returns the scope, without its resource if the resources of all scopes together have more values than the
     /// limit. A sender could otherwise fill memory with small spans of large resources.
-    fn within_limit(&mut self, scope: &RecordScope) -> RecordScope {
+    fn limit_resource_values(&mut self, scope: &RecordScope) -> RecordScope {
         if self.scopes.last().is_some_and(|last| Arc::ptr_eq(&last.resource, &scope.resource)) {
             return scope.clone();
         }
@@ -416,7 +416,7 @@ impl<'k> RecordIntake<'k> {
     #[allow(clippy::type_complexity, reason = "taken apart at once by two callers")]
     fn link_groups(&mut self) -> io::Result<(Vec<Vec<usize>>, SpoolReader, Vec<Vec<usize>>)> {
         for trajectory in self.imported.take_waiting() {
-            self.add_line(trajectory);
+            self.add_linked_trajectory(trajectory);
         }
         if let Some(error) = self.failed.take() {
             return Err(error);
@@ -428,15 +428,15 @@ impl<'k> RecordIntake<'k> {
         let spool = std::mem::replace(&mut self.spool, RecordSpool::new(0)).into_reader()?;
         self.link_by_logs(&by_trace, &spool)?;
         for (trace, link) in std::mem::take(&mut self.held_links) {
-            if self.is_wanted(trace) {
+            if self.is_trace_selected(trace) {
                 self.linker.add_link(trace, link);
             }
         }
         let mut groups = std::mem::take(&mut self.linker).into_groups();
         // A trace that is not selected forms a group of its own, because its links were not used.
         let all = groups.len();
-        groups.retain(|group| group.iter().any(|trace| self.is_wanted(*trace)));
-        self.summary.passed_over += (all - groups.len()) as u64;
+        groups.retain(|group| group.iter().any(|trace| self.is_trace_selected(*trace)));
+        self.summary.excluded_count += (all - groups.len()) as u64;
         Ok((by_trace, spool, groups))
     }
 
@@ -483,7 +483,7 @@ impl<'k> RecordIntake<'k> {
         };
         let mut take = |read: io::Result<Vec<GroupReadResult>>| {
             for group in read? {
-                group.hand_out(&mut summary, sink)?;
+                group.deliver_to_sink(&mut summary, sink)?;
             }
             Ok(())
         };

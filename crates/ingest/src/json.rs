@@ -196,7 +196,7 @@ impl<'de> Visitor<'de> for JsonDocumentVisitor<'_, '_> {
                 key if is_export_key(key) => {
                     let mut sink = |record| {
                         self.meter.reset();
-                        shapes::take_export(record, self.intake);
+                        shapes::add_export_record(record, self.intake);
                     };
                     map.next_value_seed(ExportList::new(&mut sink))?;
                     streamed = true;

@@ -85,9 +85,9 @@ fn collect_files(folder: &Path, files: &mut Vec<InputSource>) -> io::Result<()> 
 }
 
 /// Bytes of an input from which its format is detected. The first lines of a session can be long.
-const HEAD: usize = 256 << 10;
+const DETECTION_HEAD_BYTES: usize = 256 << 10;
 /// Bytes that are read at a time: of compressed input, and after the head.
-const RAW_BUFFER: usize = 64 << 10;
+const RAW_BUFFER_BYTES: usize = 64 << 10;
 /// Minimum size of a file that is read and decompressed on a thread of its own. A smaller one is read before such a
 /// thread has started.
 const MIN_BYTES_READ_AHEAD: u64 = 256 << 10;
@@ -107,13 +107,13 @@ pub(crate) struct SourceHead<'a> {
 
 /// Bytes from which binary formats and transcripts are recognised. Bytes after them may be damaged, and their reader
 /// reports where.
-const FORMAT_HEAD: usize = 64 << 10;
+const FORMAT_HEAD_BYTES: usize = 64 << 10;
 
 impl<'a> SourceHead<'a> {
     /// The beginning of the head.
     pub(crate) fn first_part(&self) -> SourceHead<'a> {
-        let bytes = &self.bytes[..self.bytes.len().min(FORMAT_HEAD)];
-        SourceHead { bytes, whole: self.whole && bytes.len() < FORMAT_HEAD }
+        let bytes = &self.bytes[..self.bytes.len().min(FORMAT_HEAD_BYTES)];
+        SourceHead { bytes, whole: self.whole && bytes.len() < FORMAT_HEAD_BYTES }
     }
 }
 
@@ -121,8 +121,8 @@ impl InputReader {
     /// The first bytes, without consuming them. Must be called before anything is read.
     pub(crate) fn fill_head(&mut self) -> io::Result<SourceHead<'_>> {
         let bytes = self.fill_buf()?;
-        let bytes = &bytes[..bytes.len().min(HEAD)];
-        Ok(SourceHead { bytes, whole: bytes.len() < HEAD })
+        let bytes = &bytes[..bytes.len().min(DETECTION_HEAD_BYTES)];
+        Ok(SourceHead { bytes, whole: bytes.len() < DETECTION_HEAD_BYTES })
     }
 }
 
@@ -186,8 +186,9 @@ fn open_raw(raw: Box<dyn Read + Send>, is_large: bool, limits: &SourceLimits) ->
 /// Adds a decompressor if the input begins with the magic number of gzip or zstd. Files with several gzip members, as
 /// rotated logs have them, are read to their end.
 fn decompress_input(raw: Box<dyn Read + Send>, limits: &SourceLimits) -> io::Result<Box<dyn Read + Send>> {
-    let taken = Arc::new(AtomicU64::new(0));
-    let mut raw = BufReader::with_capacity(RAW_BUFFER, CountingReader { inner: raw, count: Arc::clone(&taken) });
+    let input_bytes = Arc::new(AtomicU64::new(0));
+    let mut raw =
+        BufReader::with_capacity(RAW_BUFFER_BYTES, CountingReader { inner: raw, count: Arc::clone(&input_bytes) });
     let head = raw.fill_buf()?;
     let inner: Box<dyn Read + Send> = if head.starts_with(&[0x1f, 0x8b]) {
         Box::new(flate2::bufread::MultiGzDecoder::new(raw))
@@ -196,7 +197,7 @@ fn decompress_input(raw: Box<dyn Read + Send>, limits: &SourceLimits) -> io::Res
     } else {
         return Ok(Box::new(raw));
     };
-    Ok(Box::new(ExpansionGuard { inner, taken, given: 0, limits: *limits }))
+    Ok(Box::new(ExpansionGuard { inner, input_bytes, output_bytes: 0, limits: *limits }))
 }
 
 /// Counts the compressed bytes that were read. Atomic, because a thread of its own may do the reading.
@@ -217,20 +218,21 @@ impl Read for CountingReader {
 /// exempt, because repetitive traces compress well.
 struct ExpansionGuard {
     inner: Box<dyn Read + Send>,
-    taken: Arc<AtomicU64>,
-    given: u64,
+    input_bytes: Arc<AtomicU64>,
+    output_bytes: u64,
     limits: SourceLimits,
 }
 
 impl Read for ExpansionGuard {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let read = self
-            .inner
-            .read(out)
-            .map_err(|error| io::Error::other(format!("damaged compression after {} bytes: {error}", self.given)))?;
-        self.given += read as u64;
+        let read = self.inner.read(out).map_err(|error| {
+            io::Error::other(format!("damaged compression after {} bytes: {error}", self.output_bytes))
+        })?;
+        self.output_bytes += read as u64;
         let SourceLimits { expansion, expansion_floor, .. } = self.limits;
-        if self.given > expansion_floor && self.given > expansion * self.taken.load(Ordering::Relaxed) {
+        if self.output_bytes > expansion_floor
+            && self.output_bytes > expansion * self.input_bytes.load(Ordering::Relaxed)
+        {
             return Err(io::Error::other(format!(
                 "grows to more than {expansion} times its compressed size (limit {expansion}, beyond {} MiB): a decompression bomb? Decompress it first if you trust it",
                 expansion_floor >> 20
@@ -251,10 +253,10 @@ pub(crate) struct HeadReader {
 impl HeadReader {
     fn new(mut opened: FullBufferReader) -> HeadReader {
         let mut head = Vec::new();
-        if let Err(error) = opened.by_ref().take(HEAD as u64).read_to_end(&mut head) {
+        if let Err(error) = opened.by_ref().take(DETECTION_HEAD_BYTES as u64).read_to_end(&mut head) {
             opened = FullBufferReader(Box::new(FailingReader(Some(error))));
         }
-        HeadReader { head, consumed: 0, rest: BufReader::with_capacity(RAW_BUFFER, opened) }
+        HeadReader { head, consumed: 0, rest: BufReader::with_capacity(RAW_BUFFER_BYTES, opened) }
     }
 }
 

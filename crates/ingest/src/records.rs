@@ -22,7 +22,7 @@ pub struct ReadSummary {
     /// spans. A server stores them, so that it assembles such traces together next time.
     pub links: Vec<(TraceId, LinkKey)>,
     /// Number of traces and documents that were read and are not part of the selection.
-    pub passed_over: u64,
+    pub excluded_count: u64,
 }
 
 /// Receives each trajectory with the index of its source in [`ReadSummary::sources`]. An error stops the reading.

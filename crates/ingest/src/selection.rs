@@ -98,25 +98,25 @@ impl TraceSelection {
     }
 
     /// Whether a start time is within the range. The end of the range is exclusive.
-    pub fn holds_time(&self, start_ns: u64) -> bool {
+    pub fn includes_time(&self, start_ns: u64) -> bool {
         self.from_ns.is_none_or(|from| start_ns >= from) && self.to_ns.is_none_or(|to| start_ns < to)
     }
 
     /// Whether a root span of this name is selected.
-    pub fn holds_root(&self, name: &str) -> bool {
+    pub fn includes_root(&self, name: &str) -> bool {
         self.root_names.is_empty() || self.root_names.iter().any(|wanted| wanted == name)
     }
 
     /// Whether a document that is no trace is selected. It has no root span and no attributes, so it fails every
     /// condition on those, and also the time range if it has no time.
-    pub(crate) fn holds_document(&self, start: Option<&str>) -> bool {
+    pub(crate) fn includes_document(&self, start: Option<&str>) -> bool {
         if self.is_everything() {
             return true;
         }
         let start_ns = start.and_then(|text| text.parse::<Timestamp>().ok()).and_then(timestamp_to_ns);
         self.root_names.is_empty()
             && self.condition.is_none()
-            && start_ns.is_some_and(|start_ns| self.holds_time(start_ns))
+            && start_ns.is_some_and(|start_ns| self.includes_time(start_ns))
     }
 }
 
@@ -176,10 +176,10 @@ mod tests {
     #[test]
     fn the_beginning_is_within_and_the_end_is_not() {
         let selection = read(Some("2026-11-15T00:00:00Z"), Some("2026-11-16T00:00:00Z")).expect("a range");
-        assert!(selection.holds_time(ns("2026-11-15T00:00:00Z")));
-        assert!(!selection.holds_time(ns("2026-11-16T00:00:00Z")));
-        assert!(selection.holds_document(Some("2026-11-15T10:00:00Z")));
-        assert!(!selection.holds_document(Some("2026-11-17T10:00:00Z")) && !selection.holds_document(None));
-        assert!(TraceSelection::default().holds_document(None));
+        assert!(selection.includes_time(ns("2026-11-15T00:00:00Z")));
+        assert!(!selection.includes_time(ns("2026-11-16T00:00:00Z")));
+        assert!(selection.includes_document(Some("2026-11-15T10:00:00Z")));
+        assert!(!selection.includes_document(Some("2026-11-17T10:00:00Z")) && !selection.includes_document(None));
+        assert!(TraceSelection::default().includes_document(None));
     }
 }

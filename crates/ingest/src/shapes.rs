@@ -4,12 +4,12 @@
 use crate::records::FoundRecord;
 
 use gradus_core::message::{ChatMessage, messages_from_json};
-use gradus_core::span_json::{is_nested_span, is_phoenix_span, nested_spans, phoenix_span};
+use gradus_core::span_json::{is_nested_span, is_phoenix_span, read_nested_spans, read_phoenix_span};
 use gradus_core::trajectory::Trajectory;
-use gradus_otlp::{ExportJson, is_export_key, read_export_json, span_from_json};
+use gradus_otlp::{JsonRecord, is_export_key, read_export_json, span_from_json};
 use serde_json::{Map, Value as Json};
 
-use crate::detect::known_log;
+use crate::detect::detect_program_log;
 use crate::document_error::DocumentError;
 use crate::imports;
 use crate::intake::RecordIntake;
@@ -59,7 +59,7 @@ pub(crate) fn ingest_document(
     conversation: &mut MessageBuffer,
 ) -> Result<(), DocumentError> {
     if begins_like_export(text) {
-        return export_document(text, &mut |found| intake.add_found_record(found));
+        return read_export_document(text, &mut |found| intake.add_found_record(found));
     }
     // A document that only begins like one of our own lines is read as any other.
     if text.starts_with(OWN_LINE)
@@ -79,23 +79,26 @@ fn begins_like_export(text: &[u8]) -> bool {
     key.and_then(|key| std::str::from_utf8(key).ok()).is_some_and(is_export_key)
 }
 
-pub(crate) fn take_export(record: ExportJson, intake: &mut RecordIntake<'_>) {
-    hand_on(record, &mut |found| intake.add_found_record(found));
+pub(crate) fn add_export_record(record: JsonRecord, intake: &mut RecordIntake<'_>) {
+    pass_export_record(record, &mut |found| intake.add_found_record(found));
 }
 
-fn hand_on(record: ExportJson, take: &mut dyn FnMut(FoundRecord<'_>)) {
+fn pass_export_record(record: JsonRecord, take: &mut dyn FnMut(FoundRecord<'_>)) {
     match record {
-        ExportJson::Span(span, _) => take(FoundRecord::Span(&span)),
-        ExportJson::Log(log, ..) => take(FoundRecord::Log(&log)),
-        ExportJson::Bad(reason) => take(FoundRecord::Bad(reason)),
+        JsonRecord::Span(span, _) => take(FoundRecord::Span(&span)),
+        JsonRecord::Log(log, ..) => take(FoundRecord::Log(&log)),
+        JsonRecord::Bad(reason) => take(FoundRecord::Bad(reason)),
     }
 }
 
 /// Reads a document that contains spans or log records; `None` if it is anything else. Needs no state, so it can run on
 /// any thread.
-pub(crate) fn span_document(text: &[u8], take: &mut dyn FnMut(FoundRecord<'_>)) -> Option<Result<(), DocumentError>> {
+pub(crate) fn read_span_document(
+    text: &[u8],
+    take: &mut dyn FnMut(FoundRecord<'_>),
+) -> Option<Result<(), DocumentError>> {
     if begins_like_export(text) {
-        return Some(export_document(text, take));
+        return Some(read_export_document(text, take));
     }
     if text.starts_with(OWN_LINE) {
         return None;
@@ -107,9 +110,9 @@ pub(crate) fn span_document(text: &[u8], take: &mut dyn FnMut(FoundRecord<'_>)) 
     }
 }
 
-fn export_document(text: &[u8], take: &mut dyn FnMut(FoundRecord<'_>)) -> Result<(), DocumentError> {
+fn read_export_document(text: &[u8], take: &mut dyn FnMut(FoundRecord<'_>)) -> Result<(), DocumentError> {
     let mut deserializer = serde_json::Deserializer::from_slice(text);
-    read_export_json(&mut deserializer, &mut |record| hand_on(record, take))?;
+    read_export_json(&mut deserializer, &mut |record| pass_export_record(record, take))?;
     Ok(deserializer.end()?)
 }
 
@@ -120,7 +123,7 @@ fn take_spans(
 ) -> Result<Result<(), DocumentError>, Map<String, Json>> {
     let has = |keys: &[&str]| keys.iter().any(|key| object.contains_key(*key));
     if object.keys().any(|key| is_export_key(key)) {
-        let read = read_export_json(Json::Object(object), &mut |record| hand_on(record, take));
+        let read = read_export_json(Json::Object(object), &mut |record| pass_export_record(record, take));
         return Ok(read.map_err(DocumentError::from));
     }
     if gradus_import::is_foreign_span(&object) {
@@ -131,11 +134,11 @@ fn take_spans(
         return Ok(Ok(()));
     }
     if is_phoenix_span(&object) {
-        take(FoundRecord::Span(&phoenix_span(&object)));
+        take(FoundRecord::Span(&read_phoenix_span(&object)));
         return Ok(Ok(()));
     }
     if is_nested_span(&object) {
-        nested_spans(&object).iter().for_each(|span| take(FoundRecord::Span(span)));
+        read_nested_spans(&object).iter().for_each(|span| take(FoundRecord::Span(span)));
         return Ok(Ok(()));
     }
     if is_trajectory(&object) || !has(&["spanId", "span_id"]) || !has(&["traceId", "trace_id"]) {
@@ -253,11 +256,11 @@ fn ingest_json_object(
         let holds = |items: &Vec<Json>| items.iter().any(|item| item.as_object().is_some_and(is_message));
         if object.get(key).and_then(Json::as_array).is_some_and(holds) {
             conversation.flush(intake);
-            conversation_document(key, object, source, intake);
+            ingest_message_document(key, object, source, intake);
             return Ok(());
         }
     }
-    if let Some(refused) = refused_record(&object) {
+    if let Some(refused) = detect_refused_record(&object) {
         return Err(refused);
     }
     // Listings of REST APIs, such as Phoenix's.
@@ -272,7 +275,7 @@ fn ingest_json_object(
 }
 
 /// Returns why a record of a known dataset of agents' conversations is not read: it has no roles and no tool calls.
-fn refused_record(object: &Map<String, Json>) -> Option<DocumentError> {
+fn detect_refused_record(object: &Map<String, Json>) -> Option<DocumentError> {
     // MAST: the log of a run, as one text or as lines, below `trace` or at the top.
     let trace = object.get("trace").and_then(|trace| trace.get("trajectory")).or_else(|| object.get("trajectory"));
     let text = match trace {
@@ -280,7 +283,7 @@ fn refused_record(object: &Map<String, Json>) -> Option<DocumentError> {
         Some(Json::Array(lines)) => lines.first().and_then(Json::as_str),
         _ => None,
     };
-    if let Some(program) = text.and_then(|text| known_log(text.as_bytes())) {
+    if let Some(program) = text.and_then(|text| detect_program_log(text.as_bytes())) {
         return Some(DocumentError::ProgramLog(program));
     }
     let is_mast = object.contains_key("mast_annotation") || object.contains_key("mas_name");
@@ -315,7 +318,7 @@ fn is_agent_chat(list: &Json) -> bool {
 }
 
 /// Adds an object that contains a message list. Ids, model, tools and the system prompt may be other fields of it.
-fn conversation_document(key: &str, mut object: Map<String, Json>, source: &[u8], intake: &mut RecordIntake<'_>) {
+fn ingest_message_document(key: &str, mut object: Map<String, Json>, source: &[u8], intake: &mut RecordIntake<'_>) {
     let text = |keys: &[&str]| keys.iter().find_map(|key| object.get(*key)?.as_str().map(str::to_owned));
     let ids = DocumentIds {
         id: text(&["id", "trajectory_id", "session_id", "conversation_id", "task_id"]),

@@ -39,13 +39,13 @@ pub fn read_stream(raw: Box<dyn Read + Send>, intake: &mut RecordIntake<'_>) -> 
     read_opened(&input, &FilesOnly, reader, intake)
 }
 
-/// Reads files one after the other and passes the result of each to `told`. The next files are opened
+/// Reads files one after the other and passes the result of each to `report_result`. The next files are opened
 /// meanwhile, so that they are decompressed on other threads.
 pub fn read_files(
     files: &[InputSource],
     resolver: &dyn SourceResolver,
     intake: &mut RecordIntake<'_>,
-    told: &mut dyn FnMut(&mut RecordIntake<'_>, Result<(), SourceError>),
+    report_result: &mut dyn FnMut(&mut RecordIntake<'_>, Result<(), SourceError>),
 ) {
     let limits = *intake.limits();
     let ahead = if limits.threads > 1 { limits.threads } else { 0 };
@@ -56,7 +56,7 @@ pub fn read_files(
         opened.extend(unopened.by_ref().take(wanted).map(|next| open_input(next, &limits)));
         let Some(reader) = opened.pop_front() else { return };
         let read = reader.and_then(|reader| read_opened(file, resolver, reader, intake));
-        told(intake, read);
+        report_result(intake, read);
     }
 }
 
@@ -78,7 +78,7 @@ fn read_opened(
     if let InputSource::File { path, .. } = input
         && head.bytes.starts_with(ZIP_MAGIC)
     {
-        return imports::read_archive(path, intake).map_err(|error| error.in_source(input.name()));
+        return imports::read_zip_log(path, intake).map_err(|error| error.in_source(input.name()));
     }
     #[cfg(feature = "parquet")]
     if let InputSource::File { path, .. } = input

@@ -138,14 +138,14 @@ pub(crate) struct ChunkedBuffer {
 }
 
 /// Capacity of a chunk. A larger record gets a chunk of its own.
-const CHUNK: usize = 64 << 10;
+const SPOOL_CHUNK_BYTES: usize = 64 << 10;
 
 impl ChunkedBuffer {
     fn append(&mut self, offset: u64, bytes: &[u8]) {
         match self.chunks.last_mut() {
             Some((_, chunk)) if chunk.len() + bytes.len() <= chunk.capacity() => chunk.extend_from_slice(bytes),
             _ => {
-                let mut chunk = Vec::with_capacity(bytes.len().max(CHUNK));
+                let mut chunk = Vec::with_capacity(bytes.len().max(SPOOL_CHUNK_BYTES));
                 chunk.extend_from_slice(bytes);
                 self.chunks.push((offset, chunk));
             }

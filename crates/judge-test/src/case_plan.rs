@@ -46,7 +46,7 @@ pub struct CasePlan {
 }
 
 /// Maximum attempts to plant one flaw into one run. Each attempt may choose another position and wording.
-const MAX_ATTEMPTS: u32 = 4;
+const MAX_PLANT_ATTEMPTS: u32 = 4;
 
 /// Plans the cases of all evaluators.
 pub fn plan_cases(
@@ -85,7 +85,7 @@ struct EvaluatorPlanner<'a> {
     /// For each flaw the runs that are left to try, best last.
     queues: Vec<(PlantedFlaw, Vec<(usize, u32)>)>,
     /// How often runs of each cluster, and of each material, were used.
-    uses: HashMap<&'a str, usize>,
+    cluster_uses: HashMap<&'a str, usize>,
     material_uses: HashMap<RunMaterial, usize>,
     seen: HashSet<(String, Option<u32>)>,
 }
@@ -95,7 +95,7 @@ impl<'a> EvaluatorPlanner<'a> {
         let queue = |flaw: &PlantedFlaw| {
             let mut choice = SeededChoice::new(settings.seed, &["order", &evaluator.name, flaw.name()]);
             let mut queue: Vec<(usize, u32)> = Vec::new();
-            for attempt in 0..MAX_ATTEMPTS {
+            for attempt in 0..MAX_PLANT_ATTEMPTS {
                 let mut order: Vec<(usize, u32)> = (0..runs.len()).map(|run| (run, attempt)).collect();
                 choice.shuffle(&mut order);
                 queue.extend(order);
@@ -109,7 +109,7 @@ impl<'a> EvaluatorPlanner<'a> {
             evaluator,
             settings,
             queues,
-            uses: HashMap::new(),
+            cluster_uses: HashMap::new(),
             material_uses: HashMap::new(),
             seen: HashSet::new(),
         }
@@ -135,7 +135,8 @@ impl<'a> EvaluatorPlanner<'a> {
                     Some(reason) => {
                         *harmless.entry((pair.run.flaw, reason)).or_default() += 1;
                         let of_material = self.material_uses.get_mut(&pair.run.material);
-                        for uses in self.uses.get_mut(pair.run.cluster.as_str()).into_iter().chain(of_material) {
+                        for uses in self.cluster_uses.get_mut(pair.run.cluster.as_str()).into_iter().chain(of_material)
+                        {
                             *uses = uses.saturating_sub(1);
                         }
                     }
@@ -174,7 +175,7 @@ impl<'a> EvaluatorPlanner<'a> {
             let uses = |entry: &(usize, u32)| {
                 let run = &self.runs[entry.0];
                 let of_material = self.material_uses.get(&run.material).copied().unwrap_or(0);
-                (of_material, self.uses.get(run.cluster.as_str()).copied().unwrap_or(0))
+                (of_material, self.cluster_uses.get(run.cluster.as_str()).copied().unwrap_or(0))
             };
             // The last one of those with the fewest uses.
             let fewest = queue.iter().map(uses).min().unwrap_or_default();
@@ -185,7 +186,7 @@ impl<'a> EvaluatorPlanner<'a> {
         self.queues[number].1 = queue;
         let pair = found?;
         let cluster = self.runs.iter().find(|run| run.cluster == pair.run.cluster).map(|run| run.cluster.as_str());
-        *self.uses.entry(cluster.unwrap_or_default()).or_default() += 1;
+        *self.cluster_uses.entry(cluster.unwrap_or_default()).or_default() += 1;
         *self.material_uses.entry(pair.run.material).or_default() += 1;
         self.seen.insert((pair.run.trajectory.trajectory_id.clone(), pair.step));
         Some(pair)
@@ -248,9 +249,9 @@ fn short_digest(parts: &[&str]) -> String {
 
 /// Accepts every flaw. For runs without a simulator: their flaws are checked while planting.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct NoReplay;
+pub struct AcceptAllFlaws;
 
-impl TruthCheck for NoReplay {
+impl TruthCheck for AcceptAllFlaws {
     fn explain_harmless(&mut self, runs: &[&FlawedRun]) -> Vec<Option<String>> {
         vec![None; runs.len()]
     }
@@ -262,7 +263,7 @@ mod tests {
     use crate::flaw::tests::example_runs;
 
     fn tested(name: &str, subject: RubricSubject) -> TestedEvaluator {
-        TestedEvaluator { name: name.to_owned(), subject, flaws: PlantedFlaw::noticed_by(name), is_built_in: true }
+        TestedEvaluator { name: name.to_owned(), subject, flaws: PlantedFlaw::list_for_rubric(name), is_built_in: true }
     }
 
     fn plan(cases: usize, seed: u64, check: &mut dyn TruthCheck) -> CasePlan {
@@ -273,7 +274,7 @@ mod tests {
 
     #[test]
     fn half_of_the_cases_are_flawed_and_pairs_belong_together() {
-        let found = plan(6, 1, &mut NoReplay);
+        let found = plan(6, 1, &mut AcceptAllFlaws);
         assert_eq!((found.cases.len(), found.shortages.len()), (12, 0));
         for evaluator in ["thought_to_tool", "sequence_optimality"] {
             let of_evaluator = || found.cases.iter().filter(|case| case.evaluator == evaluator);
@@ -286,13 +287,13 @@ mod tests {
             assert_eq!((twin.expected, &twin.cluster), (ExpectedVerdict::Flawed, &case.cluster));
         }
         let ids = |plan: &CasePlan| plan.cases.iter().map(|case| case.case_id.clone()).collect::<Vec<_>>();
-        assert_eq!(ids(&found), ids(&plan(6, 1, &mut NoReplay)));
-        assert_ne!(ids(&found), ids(&plan(6, 2, &mut NoReplay)));
+        assert_eq!(ids(&found), ids(&plan(6, 1, &mut AcceptAllFlaws)));
+        assert_ne!(ids(&found), ids(&plan(6, 2, &mut AcceptAllFlaws)));
     }
 
     #[test]
     fn what_cannot_be_made_is_a_shortage() {
-        let found = plan(5_000, 1, &mut NoReplay);
+        let found = plan(5_000, 1, &mut AcceptAllFlaws);
         assert_eq!(found.shortages.len(), 2);
         assert!(found.shortages.iter().all(|(_, count)| (4..5_000).contains(count)));
         let unique: HashSet<&str> = found.cases.iter().map(|case| case.case_id.as_str()).collect();

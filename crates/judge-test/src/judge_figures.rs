@@ -67,7 +67,10 @@ impl CaseAnswers<'_> {
     }
 }
 
-fn measure<'c>(answers: &[&CaseAnswers<'c>], value: impl Fn(&CaseAnswers<'c>) -> Option<f64>) -> MeasuredShare {
+fn measure_answer_share<'c>(
+    answers: &[&CaseAnswers<'c>],
+    value: impl Fn(&CaseAnswers<'c>) -> Option<f64>,
+) -> MeasuredShare {
     let values = answers.iter().filter_map(|one| Some((one.case.cluster.as_str(), value(one)?)));
     ClusteredValues(values.collect()).measure()
 }
@@ -135,12 +138,12 @@ fn measure_rubric(name: &str, own: &[&CaseAnswers<'_>], record: &JudgeRecord) ->
         own.iter().copied().filter(|one| one.is_flawed() == is_flawed).collect()
     };
     let (flawed, originals) = (select(true), select(false));
-    let detection = measure(&flawed, CaseAnswers::flagged_share);
-    let false_alarms = measure(&originals, CaseAnswers::flagged_share);
+    let detection = measure_answer_share(&flawed, CaseAnswers::flagged_share);
+    let false_alarms = measure_answer_share(&originals, CaseAnswers::flagged_share);
     let not_judged = |one: &CaseAnswers<'_>| Some((one.asked - one.judged) as f64 / one.asked as f64);
-    let could_not_judge = measure(own, not_judged);
+    let could_not_judge = measure_answer_share(own, not_judged);
     let flagged_of_all = |one: &CaseAnswers<'_>| Some(one.flagged as f64 / one.asked as f64);
-    let flips = measure(own, CaseAnswers::flip_share);
+    let flips = measure_answer_share(own, CaseAnswers::flip_share);
     let flips = (flips.cases > 0).then_some(flips);
     let evidence = FitnessEvidence {
         cases: flawed.len().min(originals.len()) as u64,
@@ -158,8 +161,8 @@ fn measure_rubric(name: &str, own: &[&CaseAnswers<'_>], record: &JudgeRecord) ->
         let of_flaw: Vec<&CaseAnswers<'_>> = flawed.iter().copied().filter(|one| one.case.flaw == flaw).collect();
         FlawResult {
             flaw,
-            detection: measure(&of_flaw, CaseAnswers::flagged_share),
-            could_not_judge: measure(&of_flaw, not_judged),
+            detection: measure_answer_share(&of_flaw, CaseAnswers::flagged_share),
+            could_not_judge: measure_answer_share(&of_flaw, not_judged),
         }
     });
     let forms: BTreeSet<RunForm> = own.iter().map(|one| one.case.form).collect();
@@ -167,7 +170,7 @@ fn measure_rubric(name: &str, own: &[&CaseAnswers<'_>], record: &JudgeRecord) ->
     let group = |group: String, is_in: &dyn Fn(&TestCase) -> bool| {
         let part = |all: &[&CaseAnswers<'_>]| {
             let part: Vec<&CaseAnswers<'_>> = all.iter().copied().filter(|one| is_in(one.case)).collect();
-            measure(&part, CaseAnswers::flagged_share)
+            measure_answer_share(&part, CaseAnswers::flagged_share)
         };
         CaseGroupResult { group, detection: part(&flawed), false_alarms: part(&originals) }
     };
@@ -178,19 +181,22 @@ fn measure_rubric(name: &str, own: &[&CaseAnswers<'_>], record: &JudgeRecord) ->
         detection,
         false_alarms,
         could_not_judge,
-        flagged_of_flawed: measure(&flawed, flagged_of_all),
-        flagged_of_originals: measure(&originals, flagged_of_all),
+        flagged_of_flawed: measure_answer_share(&flawed, flagged_of_all),
+        flagged_of_originals: measure_answer_share(&originals, flagged_of_all),
         flips,
         fitness,
         reasons,
         flaws: flaws.collect(),
-        forms: forms.into_iter().map(|form| group(name_in_json(&form), &|case| case.form == form)).collect(),
-        materials: materials.into_iter().map(|one| group(name_in_json(&one), &|case| case.material == one)).collect(),
+        forms: forms.into_iter().map(|form| group(serialized_name(&form), &|case| case.form == form)).collect(),
+        materials: materials
+            .into_iter()
+            .map(|one| group(serialized_name(&one), &|case| case.material == one))
+            .collect(),
     }
 }
 
 /// Returns the name of a variant in JSON.
-fn name_in_json(value: &impl Serialize) -> String {
+fn serialized_name(value: &impl Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
 }
 

@@ -65,7 +65,7 @@ impl UnusableRun {
 
 impl RightRun {
     pub fn new(trajectory: Trajectory, cluster: &str, material: RunMaterial, form: RunForm) -> RightRun {
-        RightRun { trajectory: strip_recording(trajectory), cluster: cluster.to_owned(), material, form }
+        RightRun { trajectory: strip_volatile_fields(trajectory), cluster: cluster.to_owned(), material, form }
     }
 
     /// A run that the user names as right. It needs a request, a call and an answer to plant something into.
@@ -105,7 +105,7 @@ impl RightRun {
 }
 
 /// Removes everything that differs between two recordings of the same run.
-fn strip_recording(mut trajectory: Trajectory) -> Trajectory {
+fn strip_volatile_fields(mut trajectory: Trajectory) -> Trajectory {
     for (number, step) in (1..).zip(&mut trajectory.steps) {
         step.index = number;
         step.span_ids.clear();

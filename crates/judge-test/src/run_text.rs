@@ -78,7 +78,7 @@ pub(crate) fn query_mentions(trajectory: &Trajectory, value: &str) -> bool {
 
 /// Whether a text contains one of these words in the singular or plural. Substrings count, which errs towards leaving
 /// a flaw out.
-pub(crate) fn speaks_of(text: &str, words: &[String]) -> bool {
+pub(crate) fn mentions_any_word(text: &str, words: &[String]) -> bool {
     let text = text.to_lowercase();
     words.iter().any(|word| text.contains(word.as_str()))
 }

@@ -40,7 +40,7 @@ struct CacheControl {
 }
 
 /// Marks a block: the provider caches the prompt up to it for a few minutes.
-const KEPT: CacheControl = CacheControl { kind: "ephemeral" };
+const CACHED_PREFIX: CacheControl = CacheControl { kind: "ephemeral" };
 
 #[derive(Serialize)]
 struct AnthropicTextMessage<'b> {
@@ -74,7 +74,7 @@ pub(crate) fn encode_anthropic_request(model: &str, request: &ModelRequest<'_>) 
     let body = AnthropicRequest {
         model,
         max_tokens: request.max_tokens,
-        system: [SystemBlock { kind: "text", text: request.system, cache_control: KEPT }],
+        system: [SystemBlock { kind: "text", text: request.system, cache_control: CACHED_PREFIX }],
         messages: [AnthropicTextMessage { role: "user", content: request.user }],
         tools,
         tool_choice,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gradus_http::{holds_secret, http_client, mask_secrets, register_url_secrets, root_cause};
+use gradus_http::{contains_secret, http_client_builder, mask_secrets, register_url_secrets, root_cause};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{StatusCode, Url};
 use tokio::time::Instant;
@@ -24,15 +24,15 @@ use crate::{anthropic, headers, openai};
 
 /// Maximum bytes read from a response. No judge or agent writes more, so a longer response is an error or an attack
 /// on memory.
-const MAX_REPLY: usize = 8 << 20;
+const MAX_REPLY_BYTES: usize = 8 << 20;
 /// An endpoint that has never answered is probably misconfigured. It gets fewer attempts than the retry policy allows,
 /// so that a wrong address is reported within seconds.
 const FIRST_CONTACT_ATTEMPTS: u32 = 3;
 const FIRST_CONTACT_TIMEOUTS: u32 = 2;
 /// Interval at which a server that is loading its model is polled.
-const LOAD_POLL: Duration = Duration::from_secs(2);
+const LOAD_POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// Interval at which the load notice is repeated.
-const LOAD_NOTICE_EVERY: Duration = Duration::from_secs(30);
+const LOAD_NOTICE_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Called with the time that a model server has been loading its model: at first, then every 30 seconds. May be called
 /// from any task of the client.
@@ -44,7 +44,7 @@ struct RequestCodec<'q, T> {
     body: &'q (dyn Fn(EndpointQuirks) -> Vec<u8> + Sync),
     read: fn(&[u8]) -> Result<T, ReplyDecodeError>,
     /// Optional features that the request uses. The client learns from a refusal only if it names one of them.
-    wishes: RequestedFeatures,
+    features: RequestedFeatures,
 }
 
 /// One endpoint with its connection pool, its concurrency limiter and what was learned about it. Shared by all tasks
@@ -61,7 +61,7 @@ pub struct ModelClient {
     limiter: Arc<ConcurrencyLimiter>,
     retry: RetryPolicy,
     /// Learned from refusals. Held only to read or replace the value, never across an await.
-    dialect: Mutex<EndpointQuirks>,
+    quirks: Mutex<EndpointQuirks>,
     /// Whether any response was successful, which shows that address, key and model are right.
     has_answered: AtomicBool,
     silence: SilenceDetector,
@@ -89,13 +89,13 @@ impl ModelClient {
     ) -> Result<ModelClient, ModelSetupError> {
         let url = endpoint.build_request_url()?;
         register_url_secrets(&endpoint.base_url);
-        let http = http_client()
+        let http = http_client_builder()
             .connect_timeout(endpoint.timeout.min(Duration::from_secs(10)))
             .pool_max_idle_per_host(concurrency)
             .tcp_nodelay(true)
             .build()
             .map_err(ModelSetupError::HttpClient)?;
-        let headers = headers_of(&endpoint)?;
+        let headers = build_request_headers(&endpoint)?;
         let shown_url = endpoint.shown_url();
         let limiter = Arc::new(ConcurrencyLimiter::new(concurrency));
         Ok(ModelClient {
@@ -106,7 +106,7 @@ impl ModelClient {
             limiter,
             retry,
             endpoint,
-            dialect: Mutex::default(),
+            quirks: Mutex::default(),
             has_answered: AtomicBool::new(false),
             silence: SilenceDetector::default(),
             calls: Arc::default(),
@@ -141,7 +141,7 @@ impl ModelClient {
     /// shared.
     #[must_use]
     pub fn with_own_calls(&self, max_calls: Option<u64>) -> ModelClient {
-        let quirks = *self.dialect.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let quirks = *self.quirks.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         ModelClient {
             endpoint: self.endpoint.clone(),
             url: self.url.clone(),
@@ -150,7 +150,7 @@ impl ModelClient {
             headers: self.headers.clone(),
             limiter: Arc::clone(&self.limiter),
             retry: self.retry,
-            dialect: Mutex::new(quirks),
+            quirks: Mutex::new(quirks),
             has_answered: AtomicBool::new(false),
             silence: SilenceDetector::default(),
             calls: Arc::default(),
@@ -203,17 +203,17 @@ impl ModelClient {
         let model = &self.endpoint.model;
         let question = match self.endpoint.provider {
             ModelProvider::OpenAi => RequestCodec {
-                body: &|dialect| openai::encode_openai_request(model, request, dialect),
+                body: &|quirks| openai::encode_openai_request(model, request, quirks),
                 read: openai::decode_openai_reply,
-                wishes: RequestedFeatures::for_request(request),
+                features: RequestedFeatures::for_request(request),
             },
             ModelProvider::Anthropic => RequestCodec {
                 body: &|_| anthropic::encode_anthropic_request(model, request),
                 read: anthropic::decode_anthropic_reply,
-                wishes: RequestedFeatures::default(),
+                features: RequestedFeatures::default(),
             },
         };
-        let (attempts, mut answered) = self.until_answered(&question).await;
+        let (attempts, mut answered) = self.call_with_retries(&question).await;
         if let Ok(reply) = &mut answered {
             mask_echoed_secrets([Some(&mut reply.text), reply.model.as_mut()].into_iter().flatten());
         }
@@ -225,17 +225,17 @@ impl ModelClient {
         let model = &self.endpoint.model;
         let question = match self.endpoint.provider {
             ModelProvider::OpenAi => RequestCodec {
-                body: &|dialect| openai::chat::encode_openai_chat(model, chat, dialect),
+                body: &|quirks| openai::chat::encode_openai_chat(model, chat, quirks),
                 read: openai::chat::decode_openai_chat,
-                wishes: RequestedFeatures::of_chat(chat),
+                features: RequestedFeatures::for_chat(chat),
             },
             ModelProvider::Anthropic => RequestCodec {
                 body: &|_| anthropic::chat::encode_anthropic_chat(model, chat),
                 read: anthropic::chat::decode_anthropic_chat,
-                wishes: RequestedFeatures::default(),
+                features: RequestedFeatures::default(),
             },
         };
-        let (attempts, mut answered) = self.until_answered(&question).await;
+        let (attempts, mut answered) = self.call_with_retries(&question).await;
         if let Ok(reply) = &mut answered {
             let arguments = reply.calls.iter_mut().map(|call| &mut call.arguments);
             mask_echoed_secrets(arguments.chain([&mut reply.text]));
@@ -245,26 +245,26 @@ impl ModelClient {
 
     /// Repeats the attempts of one call. Rate limits and other failures are counted separately: rate limits pass, so
     /// they get more attempts.
-    async fn until_answered<T>(&self, question: &RequestCodec<'_, T>) -> (u32, Result<T, ModelCallFailure>) {
+    async fn call_with_retries<T>(&self, question: &RequestCodec<'_, T>) -> (u32, Result<T, ModelCallFailure>) {
         let mut turn = CallPriority::New;
         let (mut others, mut rate_limited, mut attempts) = (0, 0, 0);
         loop {
-            let load_turn = self.load_wait.wait_turn(LOAD_POLL.min(self.retry.max_load_wait)).await;
+            let load_turn = self.load_wait.wait_turn(LOAD_POLL_INTERVAL.min(self.retry.max_load_wait)).await;
             let mut permit = self.limiter.acquire(turn).await;
             // Read after the wait: another call may have learned a quirk meanwhile.
-            let dialect = self.current_quirks();
+            let quirks = self.current_quirks();
             if self.calls.fetch_add(1, Ordering::Relaxed) >= self.max_calls {
                 self.calls.fetch_sub(1, Ordering::Relaxed);
                 return (attempts, Err(ModelCallFailure { error: CallError::CallLimit, attempts }));
             }
             attempts += 1;
-            let error = match self.attempt_call(question, dialect, &mut permit).await {
+            let error = match self.attempt_call(question, quirks, &mut permit).await {
                 Ok(reply) => return (attempts, Ok(reply)),
                 Err(error) => error,
             };
             drop(permit);
             drop(load_turn);
-            turn = CallPriority::Again;
+            turn = CallPriority::Retry;
             if let CallError::Loading { waited, .. } = &error {
                 // No model worked on it, so it does not count against the limit of calls.
                 self.calls.fetch_sub(1, Ordering::Relaxed);
@@ -272,11 +272,11 @@ impl ModelClient {
                 if *waited >= self.retry.max_load_wait {
                     return (attempts, Err(ModelCallFailure { error, attempts }));
                 }
-                self.tell_of_loading(*waited);
+                self.notify_loading(*waited);
                 continue;
             }
             if let CallError::Refused { message, .. } = &error
-                && self.learn_from_refusal(question.wishes, dialect, message)
+                && self.learn_from_refusal(question.features, quirks, message)
             {
                 continue;
             }
@@ -299,30 +299,30 @@ impl ModelClient {
     }
 
     /// Calls the load notice if it is due. The atomic exchange ensures that only one of the waiting calls does.
-    fn tell_of_loading(&self, waited: Duration) {
+    fn notify_loading(&self, waited: Duration) {
         let Some(notice) = &self.load_notice else { return };
         let (now, last) = (waited.as_secs(), self.load_noticed_s.load(Ordering::Relaxed));
-        let is_due = last > now || now - last >= LOAD_NOTICE_EVERY.as_secs();
+        let is_due = last > now || now - last >= LOAD_NOTICE_INTERVAL.as_secs();
         if is_due && self.load_noticed_s.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             notice(waited);
         }
     }
 
     fn current_quirks(&self) -> EndpointQuirks {
-        *self.dialect.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        *self.quirks.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// Learns a quirk of the endpoint from a refusal. Returns `true` if the call should be repeated: a quirk was
     /// learned now, or by another call after this one was encoded.
-    fn learn_from_refusal(&self, wishes: RequestedFeatures, used: EndpointQuirks, message: &str) -> bool {
+    fn learn_from_refusal(&self, features: RequestedFeatures, used: EndpointQuirks, message: &str) -> bool {
         if self.endpoint.provider != ModelProvider::OpenAi {
             return false;
         }
-        let mut known = self.dialect.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut known = self.quirks.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if *known != used {
             return true;
         }
-        match known.learn_from_refusal(wishes, message) {
+        match known.learn_from_refusal(features, message) {
             Some(better) => {
                 *known = better;
                 true
@@ -336,10 +336,10 @@ impl ModelClient {
     async fn attempt_call<T>(
         &self,
         question: &RequestCodec<'_, T>,
-        dialect: EndpointQuirks,
+        quirks: EndpointQuirks,
         permit: &mut CallPermit<'_>,
     ) -> Result<T, CallError> {
-        let body = (question.body)(dialect);
+        let body = (question.body)(quirks);
         let (limit, started) = (self.endpoint.timeout, Instant::now());
         let exchanged = tokio::time::timeout(limit, self.send_request(body)).await;
         let (status, answer_headers, bytes) = match exchanged {
@@ -381,7 +381,7 @@ impl ModelClient {
         Err(error)
     }
 
-    /// Sends one request and reads the whole response, up to `MAX_REPLY`.
+    /// Sends one request and reads the whole response, up to `MAX_REPLY_BYTES`.
     async fn send_request(&self, body: Vec<u8>) -> Result<(StatusCode, HeaderMap, Vec<u8>), CallError> {
         let sent = self.http.post(self.url.clone()).headers(self.headers.clone()).body(body).send().await;
         let mut response = sent.map_err(|error| {
@@ -393,8 +393,8 @@ impl ModelClient {
         let mut bytes = Vec::new();
         loop {
             match response.chunk().await {
-                Ok(Some(chunk)) if bytes.len() + chunk.len() > MAX_REPLY => {
-                    return Err(CallError::BadReply(format!("longer than {} MB", MAX_REPLY >> 20)));
+                Ok(Some(chunk)) if bytes.len() + chunk.len() > MAX_REPLY_BYTES => {
+                    return Err(CallError::BadReply(format!("longer than {} MB", MAX_REPLY_BYTES >> 20)));
                 }
                 Ok(Some(chunk)) if bytes.is_empty() => bytes = chunk.to_vec(),
                 Ok(Some(chunk)) => bytes.extend_from_slice(&chunk),
@@ -407,7 +407,7 @@ impl ModelClient {
 
 /// Builds the headers of every request. Anthropic and Azure have their own key headers; all others take a bearer
 /// token.
-fn headers_of(endpoint: &ModelEndpoint) -> Result<HeaderMap, ModelSetupError> {
+fn build_request_headers(endpoint: &ModelEndpoint) -> Result<HeaderMap, ModelSetupError> {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if endpoint.provider == ModelProvider::Anthropic {
@@ -436,7 +436,7 @@ fn classify_error_response(
     has_answered: bool,
 ) -> CallError {
     let code = status.as_u16();
-    let message = message_of(bytes);
+    let message = extract_error_message(bytes);
     let retry_after = gradus_http::retry_after(answer_headers);
     let lower = message.to_ascii_lowercase();
     match code {
@@ -454,20 +454,20 @@ fn classify_error_response(
             CallError::Refused { status: code, message }
         }
         // Some servers report it as a server error (5xx), but a retry cannot help.
-        500 if ContextRefusal::is_meant_by(&lower) => CallError::TooLong(ContextRefusal::read(message, bytes)),
+        500 if ContextRefusal::matches_message(&lower) => CallError::TooLong(ContextRefusal::read(message, bytes)),
         408 | 409 | 500.. => CallError::Server { status: code, message, retry_after },
         403 if has_answered => CallError::Refused { status: code, message },
         401..=403 => CallError::Unauthorized { status: code, message },
         404 => CallError::NotFound { status: code, message },
         413 => CallError::TooLong(ContextRefusal::read(message, bytes)),
-        _ if ContextRefusal::is_meant_by(&lower) => CallError::TooLong(ContextRefusal::read(message, bytes)),
+        _ if ContextRefusal::matches_message(&lower) => CallError::TooLong(ContextRefusal::read(message, bytes)),
         _ => CallError::Refused { status: code, message },
     }
 }
 
 /// Returns the message in an error body: `error.message` (OpenAI, Anthropic), `message`, `detail` (FastAPI), or the
 /// text itself.
-fn message_of(bytes: &[u8]) -> String {
+fn extract_error_message(bytes: &[u8]) -> String {
     let json: Option<serde_json::Value> = serde_json::from_slice(bytes).ok();
     let text = json.as_ref().and_then(|json| {
         let error = json.get("error").unwrap_or(json);
@@ -490,7 +490,7 @@ fn message_of(bytes: &[u8]) -> String {
 /// Masks keys in texts of an endpoint, which may echo the key that it received.
 fn mask_echoed_secrets<'a>(texts: impl Iterator<Item = &'a mut String>) {
     for text in texts {
-        if holds_secret(text) {
+        if contains_secret(text) {
             *text = mask_secrets(text);
         }
     }
@@ -582,9 +582,9 @@ mod tests {
         let retry = RetryPolicy { attempts: 100, first_pause: Duration::from_millis(1), ..RetryPolicy::default() };
         let client = ModelClient::new(endpoint, 4, retry).expect("a client");
         let question =
-            RequestCodec { body: &|_| b"{}".to_vec(), read: |_| Ok(()), wishes: RequestedFeatures::default() };
-        assert_eq!(client.until_answered(&question).await.1, Ok(()));
-        let (attempts, answered) = client.until_answered(&question).await;
+            RequestCodec { body: &|_| b"{}".to_vec(), read: |_| Ok(()), features: RequestedFeatures::default() };
+        assert_eq!(client.call_with_retries(&question).await.1, Ok(()));
+        let (attempts, answered) = client.call_with_retries(&question).await;
         let failure = answered.expect_err("nobody answers");
         assert!(matches!(failure.error, CallError::Silent(time) if time >= Duration::from_secs(1)), "{failure}");
         assert_eq!(attempts, 5);

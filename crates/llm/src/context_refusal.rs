@@ -25,7 +25,7 @@ impl From<String> for ContextRefusal {
 }
 
 /// Phrases that mark a message about a prompt that is too long.
-const TOO_LONG: [&str; 10] = [
+const TOO_LONG_PHRASES: [&str; 10] = [
     "context_length",
     "context length",
     "context window",
@@ -39,7 +39,7 @@ const TOO_LONG: [&str; 10] = [
 ];
 
 /// Phrases directly before the size of the window.
-const BEFORE_WINDOW: [&str; 11] = [
+const PHRASES_BEFORE_WINDOW: [&str; 11] = [
     "context size",
     "context length",
     "context window",
@@ -54,17 +54,17 @@ const BEFORE_WINDOW: [&str; 11] = [
 ];
 
 /// Phrases directly after the size of the window, and after the token count of the prompt.
-const BEHIND_WINDOW: [&str; 3] = ["maximum", "token context", "tokens context"];
-const BEHIND_PROMPT: [&str; 6] =
+const PHRASES_AFTER_WINDOW: [&str; 3] = ["maximum", "token context", "tokens context"];
+const PHRASES_AFTER_PROMPT: [&str; 6] =
     ["in the messages", "in your prompt", "input tokens", "tokens from the input", "of text input", "`inputs` tokens"];
 
 /// Minimum tokens of a window. A smaller number in a message is something else.
-const MIN_WINDOW: u64 = 256;
+const MIN_WINDOW_TOKENS: u64 = 256;
 
 impl ContextRefusal {
     /// Whether an error message says that the prompt is too long. `lower` is in lower case.
-    pub(crate) fn is_meant_by(lower: &str) -> bool {
-        TOO_LONG.iter().any(|words| lower.contains(words))
+    pub(crate) fn matches_message(lower: &str) -> bool {
+        TOO_LONG_PHRASES.iter().any(|words| lower.contains(words))
     }
 
     /// Reads a refusal: the fields of llama.cpp in the body, else the numbers in the text.
@@ -76,10 +76,10 @@ impl ContextRefusal {
         };
         let numbers = find_numbers(&message);
         let in_text = find_window(&message, &numbers);
-        let window_tokens = field("n_ctx").or(in_text).filter(|tokens| *tokens >= MIN_WINDOW);
+        let window_tokens = field("n_ctx").or(in_text).filter(|tokens| *tokens >= MIN_WINDOW_TOKENS);
         let prompt_tokens = field("n_prompt_tokens")
             .or_else(|| find_prompt(&message, &numbers, window_tokens))
-            .filter(|tokens| *tokens >= MIN_WINDOW);
+            .filter(|tokens| *tokens >= MIN_WINDOW_TOKENS);
         ContextRefusal { message, window_tokens, prompt_tokens }
     }
 }
@@ -136,11 +136,11 @@ fn find_window(text: &str, numbers: &[NumberInText]) -> Option<u64> {
         while let Some(rest) = ["is", "of", "only", "to", "at most"].iter().find_map(|word| before.strip_suffix(word)) {
             before = rest.trim_end();
         }
-        BEFORE_WINDOW.iter().any(|words| before.ends_with(words))
+        PHRASES_BEFORE_WINDOW.iter().any(|words| before.ends_with(words))
     };
     let named_behind = |number: &&NumberInText| {
         let behind = lower[number.end..].trim_start();
-        BEHIND_WINDOW.iter().any(|words| behind.strip_prefix("tokens ").unwrap_or(behind).starts_with(words))
+        PHRASES_AFTER_WINDOW.iter().any(|words| behind.strip_prefix("tokens ").unwrap_or(behind).starts_with(words))
     };
     let by = |is_window: &dyn Fn(&&NumberInText) -> bool| numbers.iter().find(is_window).map(|number| number.value);
     by(&compared).or_else(|| by(&named_before)).or_else(|| by(&named_behind))
@@ -151,7 +151,7 @@ fn find_prompt(text: &str, numbers: &[NumberInText], window: Option<u64>) -> Opt
     let lower = text.to_ascii_lowercase();
     let named = numbers.iter().find(|number| {
         let behind = lower[number.end..].trim_start_matches([' ', ')']);
-        BEHIND_PROMPT.iter().any(|words| behind.starts_with(words))
+        PHRASES_AFTER_PROMPT.iter().any(|words| behind.starts_with(words))
     });
     let longer = || numbers.iter().find(|number| window.is_some_and(|window| number.value > window));
     named.or_else(longer).map(|number| number.value)
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     fn sizes(message: &str) -> (Option<u64>, Option<u64>) {
-        assert!(ContextRefusal::is_meant_by(&message.to_ascii_lowercase()), "{message}");
+        assert!(ContextRefusal::matches_message(&message.to_ascii_lowercase()), "{message}");
         let refusal = ContextRefusal::from(message.to_owned());
         (refusal.window_tokens, refusal.prompt_tokens)
     }

@@ -21,14 +21,14 @@ pub(crate) fn parse_remaining_quota(headers: &HeaderMap) -> Option<RemainingQuot
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let both = |left: &str, reset: &str| {
         let requests_left = text(left)?.parse().ok()?;
-        Some(RemainingQuota { requests_left, reset_in: reset_in(text(reset)?)?.min(MAX_RETRY_AFTER) })
+        Some(RemainingQuota { requests_left, reset_in: parse_reset_duration(text(reset)?)?.min(MAX_RETRY_AFTER) })
     };
     both("x-ratelimit-remaining-requests", "x-ratelimit-reset-requests")
         .or_else(|| both("anthropic-ratelimit-requests-remaining", "anthropic-ratelimit-requests-reset"))
 }
 
 /// Reads `12ms`, `1s`, `6m0s` and `1h2m3.5s` (OpenAI), plain seconds, or a timestamp of RFC 3339 (Anthropic).
-fn reset_in(text: &str) -> Option<Duration> {
+fn parse_reset_duration(text: &str) -> Option<Duration> {
     if let Ok(number) = text.parse::<f64>() {
         return duration_from_seconds(number);
     }

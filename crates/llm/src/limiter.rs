@@ -15,9 +15,9 @@ use tokio::time::Instant;
 use crate::headers::RemainingQuota;
 
 /// Initial limit of concurrent calls. Slow start doubles it within one round trip.
-const FIRST_LIMIT: f64 = 16.0;
+const INITIAL_LIMIT: f64 = 16.0;
 /// Multiplicative decrease of the limit after an overload.
-const CUT: f64 = 0.5;
+const DECREASE_FACTOR: f64 = 0.5;
 
 /// What the result of a call says about the load of the endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub enum LoadSignal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallPriority {
     New,
-    Again,
+    Retry,
 }
 
 /// The state of the adaptive limit. The caller passes the time, so that tests need no clock.
@@ -59,7 +59,7 @@ pub struct ConcurrencyWindow {
     /// Requests left in the endpoint's rate-limit window, and the end of that window.
     allowance: Option<(u64, Instant)>,
     /// Number of waiting retries. New calls are not admitted while it is above 0.
-    again_waiting: usize,
+    waiting_retry_count: usize,
 }
 
 /// Whether a call may start.
@@ -77,7 +77,7 @@ impl ConcurrencyWindow {
     pub fn new(max: usize) -> Self {
         let max = max.max(1) as f64;
         ConcurrencyWindow {
-            limit: FIRST_LIMIT.min(max),
+            limit: INITIAL_LIMIT.min(max),
             max,
             slow_start: true,
             in_flight: 0,
@@ -86,7 +86,7 @@ impl ConcurrencyWindow {
             full_at: 0,
             paused_until: None,
             allowance: None,
-            again_waiting: 0,
+            waiting_retry_count: 0,
         }
     }
 
@@ -113,7 +113,7 @@ impl ConcurrencyWindow {
             self.full_at = self.next;
             return CallAdmission::Full;
         }
-        if turn == CallPriority::New && self.again_waiting > 0 {
+        if turn == CallPriority::New && self.waiting_retry_count > 0 {
             return CallAdmission::Full;
         }
         if let Some((left, _)) = &mut self.allowance {
@@ -146,7 +146,7 @@ impl ConcurrencyWindow {
                 // Calls that started before the last cut belong to the same episode: a burst of refusals is one signal,
                 // not many.
                 if serial >= self.episode {
-                    self.limit = (self.limit * CUT).max(1.0);
+                    self.limit = (self.limit * DECREASE_FACTOR).max(1.0);
                     self.slow_start = false;
                     self.episode = self.next;
                 }
@@ -166,7 +166,7 @@ impl ConcurrencyWindow {
 pub struct ConcurrencyLimiter {
     window: Mutex<ConcurrencyWindow>,
     new_turn: Notify,
-    again_turn: Notify,
+    retry_turn: Notify,
 }
 
 impl ConcurrencyLimiter {
@@ -174,7 +174,7 @@ impl ConcurrencyLimiter {
         ConcurrencyLimiter {
             window: Mutex::new(ConcurrencyWindow::new(max)),
             new_turn: Notify::new(),
-            again_turn: Notify::new(),
+            retry_turn: Notify::new(),
         }
     }
 
@@ -190,7 +190,7 @@ impl ConcurrencyLimiter {
     /// Waits until a call may start. Dropping the future while it waits is safe.
     pub async fn acquire(&self, turn: CallPriority) -> CallPermit<'_> {
         let queue = self.queue_for_priority(turn);
-        let _waiting = (turn == CallPriority::Again).then(|| RetryWaitGuard::new(self));
+        let _waiting = (turn == CallPriority::Retry).then(|| RetryWaitGuard::new(self));
         loop {
             let notified = queue.notified();
             let admission = self.lock().admit(turn, Instant::now());
@@ -218,7 +218,7 @@ impl ConcurrencyLimiter {
     fn queue_for_priority(&self, turn: CallPriority) -> &Notify {
         match turn {
             CallPriority::New => &self.new_turn,
-            CallPriority::Again => &self.again_turn,
+            CallPriority::Retry => &self.retry_turn,
         }
     }
 
@@ -226,7 +226,7 @@ impl ConcurrencyLimiter {
     fn wake_next(&self) {
         let window = self.lock();
         if window.in_flight < window.limit() {
-            let turn = if window.again_waiting > 0 { CallPriority::Again } else { CallPriority::New };
+            let turn = if window.waiting_retry_count > 0 { CallPriority::Retry } else { CallPriority::New };
             drop(window);
             self.queue_for_priority(turn).notify_one();
         }
@@ -263,14 +263,14 @@ struct RetryWaitGuard<'l>(&'l ConcurrencyLimiter);
 
 impl<'l> RetryWaitGuard<'l> {
     fn new(limiter: &'l ConcurrencyLimiter) -> Self {
-        limiter.lock().again_waiting += 1;
+        limiter.lock().waiting_retry_count += 1;
         RetryWaitGuard(limiter)
     }
 }
 
 impl Drop for RetryWaitGuard<'_> {
     fn drop(&mut self) {
-        self.0.lock().again_waiting -= 1;
+        self.0.lock().waiting_retry_count -= 1;
         self.0.wake_next();
     }
 }
@@ -388,7 +388,7 @@ mod tests {
         };
         tokio::join!(
             enter("new", CallPriority::New),
-            enter("again", CallPriority::Again),
+            enter("again", CallPriority::Retry),
             enter("new", CallPriority::New),
             release
         );
@@ -402,7 +402,7 @@ mod tests {
         let first = limiter.acquire(CallPriority::New).await;
         limiter.set_quota(RemainingQuota { requests_left: 0, reset_in: Duration::from_secs(360) });
         let started = Instant::now();
-        let waits = async { drop(limiter.acquire(CallPriority::Again).await) };
+        let waits = async { drop(limiter.acquire(CallPriority::Retry).await) };
         let relents = async {
             tokio::time::sleep(Duration::from_millis(5)).await;
             limiter.set_quota(RemainingQuota { requests_left: 50, reset_in: Duration::from_secs(360) });

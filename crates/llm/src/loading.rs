@@ -10,7 +10,7 @@ use tokio::time::Instant;
 /// Whether an error response says that a model is being loaded, as llama.cpp ("Loading model"), Ollama ("llm server
 /// loading model"), Hugging Face's servers ("Model x is currently loading") and other local servers word it.
 pub(crate) fn is_loading_message(status: u16, message: &str) -> bool {
-    const SAYINGS: [&str; 9] = [
+    const LOADING_PHRASES: [&str; 9] = [
         "loading model",
         "loading the model",
         "model is loading",
@@ -25,7 +25,7 @@ pub(crate) fn is_loading_message(status: u16, message: &str) -> bool {
     const FAILURES: [&str; 5] = ["error loading", "fail", "unable", "could not", "cannot"];
     let lower = message.to_ascii_lowercase();
     let says = |sayings: &[&str]| sayings.iter().any(|saying| lower.contains(saying));
-    matches!(status, 425 | 500 | 503) && says(&SAYINGS) && !says(&FAILURES)
+    matches!(status, 425 | 500 | 503) && says(&LOADING_PHRASES) && !says(&FAILURES)
 }
 
 /// The time since which the server has been loading, and the lock that lets one call at a time poll it.

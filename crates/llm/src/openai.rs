@@ -47,7 +47,7 @@ impl RequestedFeatures {
         }
     }
 
-    pub(crate) fn of_chat(chat: &ChatRequest<'_>) -> RequestedFeatures {
+    pub(crate) fn for_chat(chat: &ChatRequest<'_>) -> RequestedFeatures {
         let (temperature, stop) = (chat.temperature.is_some(), !chat.stop.is_empty());
         RequestedFeatures { temperature, json: false, stop, logprobs: false }
     }
@@ -57,25 +57,26 @@ impl EndpointQuirks {
     /// Returns the quirks after a refusal with this message; `None` if it names no feature that the request used and
     /// that is not yet a quirk. One feature is learned at a time, and the call is repeated, so the number of
     /// repetitions is bounded by the number of features.
-    pub(crate) fn learn_from_refusal(self, wishes: RequestedFeatures, message: &str) -> Option<EndpointQuirks> {
+    pub(crate) fn learn_from_refusal(self, features: RequestedFeatures, message: &str) -> Option<EndpointQuirks> {
         let message = message.to_ascii_lowercase();
         let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
         if !self.completion_tokens && says(&["max_completion_tokens"]) {
             return Some(EndpointQuirks { completion_tokens: true, ..self });
         }
         // Before the temperature: a refusal of log-probabilities may name the sampling parameters, too.
-        if !self.no_logprobs && wishes.logprobs && says(&["logprobs", "log probabilities", "log-probabilities"]) {
+        if !self.no_logprobs && features.logprobs && says(&["logprobs", "log probabilities", "log-probabilities"]) {
             return Some(EndpointQuirks { no_logprobs: true, ..self });
         }
-        if !self.no_temperature && wishes.temperature && says(&["temperature"]) {
+        if !self.no_temperature && features.temperature && says(&["temperature"]) {
             return Some(EndpointQuirks { no_temperature: true, ..self });
         }
         // Only the quoted name counts: the plain word occurs in many messages.
-        if !self.no_stop && wishes.stop && says(&["'stop'", "\"stop\"", "`stop`", "stop sequence", "parameter: stop"]) {
+        if !self.no_stop && features.stop && says(&["'stop'", "\"stop\"", "`stop`", "stop sequence", "parameter: stop"])
+        {
             return Some(EndpointQuirks { no_stop: true, ..self });
         }
         let about_form = says(&["response_format", "json_schema", "structured output", "guided", "grammar", "schema"]);
-        if !self.no_json_schema && wishes.json && about_form {
+        if !self.no_json_schema && features.json && about_form {
             return Some(EndpointQuirks { no_json_schema: true, ..self });
         }
         None
@@ -121,20 +122,20 @@ struct JsonSchema<'b> {
 }
 
 /// Encodes the body of one question, without the features that the endpoint does not support.
-pub(crate) fn encode_openai_request(model: &str, request: &ModelRequest<'_>, dialect: EndpointQuirks) -> Vec<u8> {
+pub(crate) fn encode_openai_request(model: &str, request: &ModelRequest<'_>, quirks: EndpointQuirks) -> Vec<u8> {
     let limit = Some(request.max_tokens);
-    let wants_logprobs = request.wants_logprobs && !dialect.no_logprobs;
+    let wants_logprobs = request.wants_logprobs && !quirks.no_logprobs;
     let body = OpenAiRequest {
         model,
         messages: [
             OpenAiTextMessage { role: "system", content: request.system },
             OpenAiTextMessage { role: "user", content: request.user },
         ],
-        temperature: request.temperature.filter(|_| !dialect.no_temperature),
-        max_tokens: limit.filter(|_| !dialect.completion_tokens),
-        max_completion_tokens: limit.filter(|_| dialect.completion_tokens),
+        temperature: request.temperature.filter(|_| !quirks.no_temperature),
+        max_tokens: limit.filter(|_| !quirks.completion_tokens),
+        max_completion_tokens: limit.filter(|_| quirks.completion_tokens),
         response_format: match &request.answer {
-            AnswerForm::Json { name, schema } if !dialect.no_json_schema => {
+            AnswerForm::Json { name, schema } if !quirks.no_json_schema => {
                 Some(ResponseFormat { kind: "json_schema", json_schema: JsonSchema { name, strict: true, schema } })
             }
             _ => None,
@@ -246,8 +247,8 @@ mod tests {
 
     #[test]
     fn asks_in_the_form_the_endpoint_knows() {
-        let body = |dialect| {
-            let bytes = super::encode_openai_request("m", &request(json_form()), dialect);
+        let body = |quirks| {
+            let bytes = super::encode_openai_request("m", &request(json_form()), quirks);
             serde_json::from_slice::<serde_json::Value>(&bytes).expect("JSON")
         };
         let plain = body(EndpointQuirks::default());
@@ -274,22 +275,21 @@ mod tests {
             |message: &str| known.learn_from_refusal(RequestedFeatures::for_request(&request(json_form())), message);
         assert!(
             learn("Unsupported parameter: 'max_tokens'; use 'max_completion_tokens' instead.")
-                .is_some_and(|dialect| dialect.completion_tokens)
+                .is_some_and(|quirks| quirks.completion_tokens)
         );
         assert!(
-            learn("Unsupported value: 'temperature' does not support 0.0")
-                .is_some_and(|dialect| dialect.no_temperature)
+            learn("Unsupported value: 'temperature' does not support 0.0").is_some_and(|quirks| quirks.no_temperature)
         );
         assert!(
             learn("Invalid parameter: 'response_format' of type 'json_schema' is not supported")
-                .is_some_and(|dialect| dialect.no_json_schema)
+                .is_some_and(|quirks| quirks.no_json_schema)
         );
         for refusal in [
             "Unsupported parameter: 'logprobs' is not supported with this model.",
             "Requested sample logprobs of 5, which is greater than max allowed: 0",
             "[{\"type\":\"extra_forbidden\",\"loc\":[\"body\",\"top_logprobs\"]}]",
         ] {
-            assert!(learn(refusal).is_some_and(|dialect| dialect.no_logprobs), "{refusal}");
+            assert!(learn(refusal).is_some_and(|quirks| quirks.no_logprobs), "{refusal}");
         }
         assert_eq!(learn("Invalid request"), None);
         let text = request(AnswerForm::Text);

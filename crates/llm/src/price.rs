@@ -34,7 +34,7 @@ impl TokenPrice {
         dollars / 1e6
     }
 
-    fn is_amount(&self) -> bool {
+    fn is_valid_price(&self) -> bool {
         let all = [Some(self.input), Some(self.output), self.cached_input];
         all.into_iter().flatten().all(|value| value.is_finite() && value >= 0.0)
     }
@@ -74,7 +74,7 @@ impl PriceTable {
     /// Reads a table in TOML without adding it to anything.
     pub fn parse_toml(toml: &str) -> Result<ModelPrices, PriceError> {
         let file: PriceFile = toml::from_str(toml).map_err(|error| PriceError(error.to_string()))?;
-        match file.prices.iter().find(|(_, price)| !price.is_amount()) {
+        match file.prices.iter().find(|(_, price)| !price.is_valid_price()) {
             Some((model, _)) => Err(PriceError(format!("the price of {model:?} is no amount of dollars"))),
             None => Ok(file.prices),
         }
@@ -89,7 +89,7 @@ impl PriceTable {
     /// Adds entries, which replace those of the same name. Invalid amounts are left out: the entries may come from an
     /// edited file.
     pub fn add_prices(&mut self, prices: &ModelPrices) {
-        let usable = prices.iter().filter(|(_, price)| price.is_amount());
+        let usable = prices.iter().filter(|(_, price)| price.is_valid_price());
         self.prices.extend(usable.map(|(model, price)| (model.clone(), *price)));
     }
 

@@ -54,13 +54,13 @@ pub struct ModelReply {
 }
 
 /// Maximum characters of a model's name. Names of real models are far shorter.
-const MAX_MODEL_NAME: usize = 200;
+const MAX_MODEL_NAME_CHARS: usize = 200;
 
 /// Reads the field `model` of a reply. Anything but a string counts as absent, since the answer is usable without it.
 pub(crate) fn read_model_name<'de, D: serde::Deserializer<'de>>(field: D) -> Result<Option<String>, D::Error> {
     let value = serde_json::Value::deserialize(field)?;
     let name = value.as_str().map(str::trim).filter(|name| !name.is_empty());
-    Ok(name.map(|name| name.chars().take(MAX_MODEL_NAME).collect()))
+    Ok(name.map(|name| name.chars().take(MAX_MODEL_NAME_CHARS).collect()))
 }
 
 /// One token of an answer with its log-probability and the most likely alternatives at its position.

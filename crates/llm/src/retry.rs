@@ -11,9 +11,9 @@ pub struct RetryPolicy {
     pub attempts: u32,
     /// Attempts for a call that is rate limited. Rate limits pass, so they deserve more patience.
     pub rate_limited_attempts: u32,
-    /// Pause after the first failure. Doubles with each failure, up to `longest_pause`.
+    /// Pause after the first failure. Doubles with each failure, up to `max_backoff`.
     pub first_pause: Duration,
-    pub longest_pause: Duration,
+    pub max_backoff: Duration,
     /// How long a call waits for a server that loads its model.
     pub max_load_wait: Duration,
 }
@@ -24,7 +24,7 @@ impl Default for RetryPolicy {
             attempts: 5,
             rate_limited_attempts: 30,
             first_pause: Duration::from_millis(500),
-            longest_pause: Duration::from_secs(30),
+            max_backoff: Duration::from_secs(30),
             max_load_wait: Duration::from_secs(600),
         }
     }
@@ -37,7 +37,7 @@ impl RetryPolicy {
             return None;
         }
         let failures = (others + rate_limited).clamp(1, 16);
-        let ceiling = self.first_pause.saturating_mul(1 << (failures - 1)).min(self.longest_pause);
+        let ceiling = self.first_pause.saturating_mul(1 << (failures - 1)).min(self.max_backoff);
         // Half fixed, half random, so that calls that failed together do not retry together.
         let jittered = ceiling.mul_f64(0.5 + 0.5 * fastrand::f64());
         Some(match error.retry_after() {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use gradus_http::{http_client, root_cause};
+use gradus_http::{http_client_builder, root_cause};
 use reqwest::{Client, StatusCode};
 use serde::Deserialize;
 
@@ -13,7 +13,7 @@ use crate::local_server::LocalServer;
 /// A server on this machine lists its models within milliseconds, also while it answers questions.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum bytes read of a list of models.
-const MAX_LIST: usize = 4 << 20;
+const MAX_LIST_BYTES: usize = 4 << 20;
 
 /// What a probe found at one address.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,7 +27,7 @@ pub enum ProbeFinding {
     /// A model server that is still loading its model.
     Loading,
     /// Probably a model server: it lists its models only with a key.
-    WantsKey,
+    KeyRequired,
     /// A service that is not a model server.
     OtherService { answer: String },
     /// The connection is accepted, but no answer arrives in time.
@@ -72,7 +72,7 @@ struct ModelMetadata {
 /// Asks for the list of models below `base_url` (`http://127.0.0.1:8080/v1`).
 pub async fn probe_model_server(base_url: &str) -> ProbeFinding {
     let base_url = base_url.trim_end_matches('/');
-    let client = match http_client().timeout(PROBE_TIMEOUT).build() {
+    let client = match http_client_builder().timeout(PROBE_TIMEOUT).build() {
         Ok(client) => client,
         Err(error) => return ProbeFinding::OtherService { answer: root_cause(&error) },
     };
@@ -84,7 +84,7 @@ pub async fn probe_model_server(base_url: &str) -> ProbeFinding {
     };
     let text = String::from_utf8_lossy(&body);
     match status {
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => return ProbeFinding::WantsKey,
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => return ProbeFinding::KeyRequired,
         _ if is_loading_message(status.as_u16(), &text) => return ProbeFinding::Loading,
         _ => {}
     }
@@ -123,14 +123,14 @@ async fn is_ollama(client: &Client, base_url: &str) -> bool {
     })
 }
 
-/// Sends a GET request and reads at most `MAX_LIST` bytes of the body: anything longer is not a list of models.
+/// Sends a GET request and reads at most `MAX_LIST_BYTES` bytes of the body: anything longer is not a list of models.
 async fn get_bounded(client: &Client, url: &str) -> Result<(StatusCode, Vec<u8>), reqwest::Error> {
     let mut response = client.get(url).send().await?;
     let status = response.status();
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await? {
         body.extend_from_slice(&chunk);
-        if body.len() > MAX_LIST {
+        if body.len() > MAX_LIST_BYTES {
             break;
         }
     }
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(probe("HTTP/1.1 404 no\r\ncontent-length: 0\r\n\r\n").await, other("HTTP 404"));
         assert_eq!(probe("HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\n<html>").await, other("HTTP 200"));
         assert!(matches!(probe("SSH-2.0-OpenSSH_9.6\r\n").await, ProbeFinding::OtherService { .. }));
-        assert_eq!(probe("HTTP/1.1 401 no\r\ncontent-length: 2\r\n\r\n{}").await, ProbeFinding::WantsKey);
+        assert_eq!(probe("HTTP/1.1 401 no\r\ncontent-length: 2\r\n\r\n{}").await, ProbeFinding::KeyRequired);
         let loading =
             "HTTP/1.1 503 no\r\nconnection: close\r\n\r\n{\"error\":{\"message\":\"Loading model\",\"code\":503}}";
         assert_eq!(probe(loading).await, ProbeFinding::Loading);

@@ -153,16 +153,16 @@ pub(crate) enum DecidedBy {
 impl FindRunsArguments {
     pub(crate) fn to_filter(&self, now: Timestamp) -> Result<RunFilter, ArchiveError> {
         Ok(RunFilter {
-            evaluation: trim_text(&self.evaluation),
-            project: trim_text(&self.project),
-            agent: trim_text(&self.agent),
-            tool: trim_text(&self.tool),
-            label: trim_text(&self.label),
+            evaluation: non_empty_text(&self.evaluation),
+            project: non_empty_text(&self.project),
+            agent: non_empty_text(&self.agent),
+            tool: non_empty_text(&self.tool),
+            label: non_empty_text(&self.label),
             is_flagged: self.flagged.unwrap_or(false),
             is_error: self.error,
-            text: trim_text(&self.text),
-            from: parse_bound("since", &self.since, now)?,
-            to: parse_bound("until", &self.until, now)?,
+            text: non_empty_text(&self.text),
+            from: parse_optional_bound("since", &self.since, now)?,
+            to: parse_optional_bound("until", &self.until, now)?,
         })
     }
 }
@@ -170,25 +170,25 @@ impl FindRunsArguments {
 impl FlaggedArguments {
     pub(crate) fn to_filter(&self, now: Timestamp) -> Result<RunFilter, ArchiveError> {
         Ok(RunFilter {
-            evaluation: trim_text(&self.evaluation),
-            project: trim_text(&self.project),
-            from: parse_bound("since", &self.since, now)?,
+            evaluation: non_empty_text(&self.evaluation),
+            project: non_empty_text(&self.project),
+            from: parse_optional_bound("since", &self.since, now)?,
             ..RunFilter::default()
         })
     }
 }
 
 /// Returns the trimmed text; `None` if it is empty, because some assistants fill in every field.
-pub(crate) fn trim_text(text: &Option<String>) -> Option<String> {
+pub(crate) fn non_empty_text(text: &Option<String>) -> Option<String> {
     text.as_deref().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
-fn parse_bound(
+fn parse_optional_bound(
     argument: &'static str,
     text: &Option<String>,
     now: Timestamp,
 ) -> Result<Option<Timestamp>, ArchiveError> {
-    trim_text(text).map(|text| parse_time_bound(argument, &text, now)).transpose()
+    non_empty_text(text).map(|text| parse_time_bound(argument, &text, now)).transpose()
 }
 
 /// Returns the number of items to list, or an error if it is out of bounds.
@@ -203,7 +203,7 @@ pub(crate) fn check_limit(limit: Option<usize>, default: usize, max: usize) -> R
 pub(crate) fn parse_offset(cursor: &Option<String>) -> Result<usize, ArchiveError> {
     let wrong =
         || ArchiveError::BadArgument { argument: "cursor", reason: "give the one of the answer before".to_owned() };
-    match trim_text(cursor) {
+    match non_empty_text(cursor) {
         None => Ok(0),
         Some(text) => text.parse().map_err(|_| wrong()),
     }

@@ -4,7 +4,7 @@ use gradus_report::compare::{FailureGroupChange, TaskFlip, VersionComparison, bu
 use gradus_report::{format_count, format_counted_noun};
 
 use crate::archive::{ArchiveError, RunArchive};
-use crate::arguments::{CompareToolArguments, trim_text};
+use crate::arguments::{CompareToolArguments, non_empty_text};
 use crate::bounded_response::BoundedResponse;
 use crate::recorded_text::{TextWindow, quote_id, quote_name, quote_text};
 
@@ -23,7 +23,7 @@ pub(crate) fn render_comparison(
     arguments: &CompareToolArguments,
 ) -> Result<String, ArchiveError> {
     let (first, second) = (arguments.a.trim(), arguments.b.trim());
-    let project = trim_text(&arguments.project);
+    let project = non_empty_text(&arguments.project);
     let comparison = match (arguments.by, &project) {
         (Some(by), project) => archive.compare_traffic(by, [first, second], project.as_deref())?,
         (None, None) => archive.compare_evaluations(first, second)?,

@@ -6,7 +6,7 @@ use gradus_report::format_counted_noun;
 use jiff::Timestamp;
 
 use crate::archive::{ArchiveError, FlaggedScope, RunArchive, StoredFailureGroups};
-use crate::arguments::{FlaggedArguments, check_limit, parse_offset, trim_text};
+use crate::arguments::{FlaggedArguments, check_limit, non_empty_text, parse_offset};
 use crate::bounded_response::BoundedResponse;
 use crate::flagged_steps::{FlaggedStep, FlaggedStepList, VerdictSelection};
 use crate::recorded_text::{TextWindow, quote_id, quote_name, quote_text};
@@ -83,7 +83,7 @@ pub(crate) fn render_worst_steps(
 }
 
 fn select_verdicts(arguments: &FlaggedArguments) -> VerdictSelection {
-    VerdictSelection { evaluator: trim_text(&arguments.evaluator), tool: trim_text(&arguments.tool) }
+    VerdictSelection { evaluator: non_empty_text(&arguments.evaluator), tool: non_empty_text(&arguments.tool) }
 }
 
 fn describe_scope(scope: &FlaggedScope) -> String {

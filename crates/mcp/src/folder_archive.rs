@@ -23,11 +23,11 @@ use crate::recorded_text::quote_name;
 use crate::run_filter::RunFilter;
 
 /// Maximum bytes of an evaluation that is listed with scores. Larger ones would take too long to read.
-const MAX_LISTED_BYTES: u64 = 128 << 20;
+const MAX_SCORED_BYTES: u64 = 128 << 20;
 /// Maximum number of runs of one evaluation that a comparison reads.
 const MAX_COMPARED_RUNS: usize = 50_000;
 /// Maximum number of evaluations, latest first, that are searched for a run if none is named.
-const MAX_SEARCHED: usize = 10;
+const MAX_SEARCHED_EVALUATIONS: usize = 10;
 /// Maximum characters of a name in an error.
 const MAX_NAME_CHARS: usize = 80;
 
@@ -121,7 +121,7 @@ impl FolderArchive {
         let mut reader = RunReader::open(folder)?;
         let found = match reader.find_trajectory(id)? {
             Some(found) => Some(found),
-            None => find_by_beginning(&mut reader, id)?,
+            None => find_by_id_prefix(&mut reader, id)?,
         };
         let Some((trajectory, outcomes)) = found else { return Ok(None) };
         let labels = match &self.labels {
@@ -150,7 +150,7 @@ impl FolderArchive {
 
     fn describe_entry(&self, state: &StateFolder, folder: &RunFolder) -> Result<EvaluationEntry, ArchiveError> {
         let size = |path: PathBuf| std::fs::metadata(path).map_or(0, |file| file.len());
-        let is_large = size(folder.outcomes_path()) + size(folder.trajectories_path()) > MAX_LISTED_BYTES;
+        let is_large = size(folder.outcomes_path()) + size(folder.trajectories_path()) > MAX_SCORED_BYTES;
         let scores = match is_large {
             true => None,
             false => {
@@ -225,7 +225,7 @@ impl RunArchive for FolderArchive {
         }
         if evaluation.is_none() {
             // The run may be from an older evaluation whose id the assistant left out.
-            for older in state.run_ids().iter().skip(1).take(MAX_SEARCHED - 1) {
+            for older in state.run_ids().iter().skip(1).take(MAX_SEARCHED_EVALUATIONS - 1) {
                 let Ok(folder) = state.read_run(older) else { continue };
                 if let Some(found) = self.find_in_evaluation(&folder, id)? {
                     return Ok(found);
@@ -344,7 +344,7 @@ fn mark_wrong(record: &RunManifest, outcomes: &[OutcomeLine]) -> Vec<ArchivedVer
 }
 
 /// Finds a run by the beginning of its id: assistants often shorten ids, and `gradus traces` prints short ones.
-fn find_by_beginning(
+fn find_by_id_prefix(
     reader: &mut RunReader,
     beginning: &str,
 ) -> Result<Option<(Trajectory, Vec<OutcomeLine>)>, ArchiveError> {

@@ -5,7 +5,7 @@ use gradus_report::format_counted_noun;
 use gradus_report::metric_text::format_gate_value;
 
 use crate::archive::{ArchiveError, GateReport, RunArchive};
-use crate::arguments::{ExplainGateArguments, trim_text};
+use crate::arguments::{ExplainGateArguments, non_empty_text};
 use crate::bounded_response::BoundedResponse;
 use crate::failure_text::render_group;
 use crate::recorded_text::{quote_inline, quote_name};
@@ -17,8 +17,8 @@ const MAX_METRICS: usize = 40;
 const MAX_EXPLANATION_CHARS: usize = 600;
 
 pub(crate) fn render_gates(archive: &dyn RunArchive, arguments: &ExplainGateArguments) -> Result<String, ArchiveError> {
-    let gate = trim_text(&arguments.gate);
-    let (evaluation, baseline) = (trim_text(&arguments.evaluation), trim_text(&arguments.baseline));
+    let gate = non_empty_text(&arguments.gate);
+    let (evaluation, baseline) = (non_empty_text(&arguments.evaluation), non_empty_text(&arguments.baseline));
     let report = archive.check_gates(evaluation.as_deref(), gate.as_deref(), baseline.as_deref())?;
     let mut response = BoundedResponse::new();
     let evaluation = quote_name(&report.manifest.run_id);

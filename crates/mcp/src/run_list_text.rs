@@ -4,7 +4,7 @@ use gradus_report::{format_count, format_counted_noun};
 use jiff::Timestamp;
 
 use crate::archive::{ArchiveError, FoundRun, RunArchive, RunFlag};
-use crate::arguments::{FindRunsArguments, check_limit, trim_text};
+use crate::arguments::{FindRunsArguments, check_limit, non_empty_text};
 use crate::bounded_response::BoundedResponse;
 use crate::recorded_text::{TextWindow, quote_id, quote_inline, quote_name, quote_text};
 
@@ -22,7 +22,7 @@ pub(crate) fn render_found_runs(
 ) -> Result<String, ArchiveError> {
     let limit = check_limit(arguments.limit, DEFAULT_LIMIT, MAX_LIMIT)?;
     let filter = arguments.to_filter(now)?;
-    let page = archive.find_runs(&filter, trim_text(&arguments.cursor).as_deref(), limit)?;
+    let page = archive.find_runs(&filter, non_empty_text(&arguments.cursor).as_deref(), limit)?;
     let mut response = BoundedResponse::new();
     let count = format_counted_noun(page.total, "run", "runs");
     let least = if page.is_total_partial { "at least " } else { "" };

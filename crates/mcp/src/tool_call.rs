@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::archive::{ArchiveError, LabelSource, NewRunLabel, RunArchive};
 use crate::arguments::{
     CompareToolArguments, DecidedBy, ExplainGateArguments, FindRunsArguments, FlaggedArguments, GetRunArguments,
-    LabelStepArguments, ListEvaluationsArguments, trim_text,
+    LabelStepArguments, ListEvaluationsArguments, non_empty_text,
 };
 use crate::comparison_text::render_comparison;
 use crate::evaluation_text::render_evaluations;
@@ -105,12 +105,12 @@ fn read_arguments<A: DeserializeOwned>(tool: &str, arguments: Map<String, Value>
 
 fn store_label(archive: &dyn RunArchive, arguments: &LabelStepArguments) -> Result<String, ArchiveError> {
     let label = NewRunLabel {
-        evaluation: trim_text(&arguments.evaluation),
+        evaluation: non_empty_text(&arguments.evaluation),
         run_id: arguments.run.trim().to_owned(),
         step_index: arguments.step,
         evaluator: arguments.evaluator.trim().to_owned(),
         label: arguments.label.trim().to_owned(),
-        explanation: trim_text(&arguments.why),
+        explanation: non_empty_text(&arguments.why),
         source: match arguments.decided_by {
             DecidedBy::Person => LabelSource::Person,
             DecidedBy::Assistant => LabelSource::Assistant,

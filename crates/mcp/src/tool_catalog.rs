@@ -17,43 +17,43 @@ pub(crate) const LABEL_STEP: &str = "label_step";
 /// All tools, without `label_step` unless labels are allowed.
 pub(crate) fn list_tools(allows_labels: bool) -> Vec<Tool> {
     let mut tools = vec![
-        read_tool::<ListEvaluationsArguments>(
+        build_read_only_tool::<ListEvaluationsArguments>(
             "list_evaluations",
             "List evaluations",
             "Lists evaluations, latest first, with their scores and gates. An evaluation is a set of agent runs that \
              were judged together.",
         ),
-        read_tool::<FindRunsArguments>(
+        build_read_only_tool::<FindRunsArguments>(
             "find_runs",
             "Find runs",
             "Lists agent runs with their request and their wrong verdicts, by verdict, tool, words, time, project or \
              agent.",
         ),
-        read_tool::<GetRunArguments>(
+        build_read_only_tool::<GetRunArguments>(
             "get_run",
             "Read a run",
             "Shows one run as a compact transcript: request, answer, and each step with thought, tool call, \
              observation and verdicts. Long runs and long texts continue with `from_step`, or with `step` and \
              `text_from`.",
         ),
-        read_tool::<FlaggedArguments>(
+        build_read_only_tool::<FlaggedArguments>(
             "failure_groups",
             "Group failures",
             "Groups wrong verdicts by evaluator, tool and reason, the largest group first, with example runs. The best \
              first question about what goes wrong.",
         ),
-        read_tool::<FlaggedArguments>(
+        build_read_only_tool::<FlaggedArguments>(
             "worst_steps",
             "List the worst steps",
             "Lists the steps with the most wrong verdicts, each with its call and why it is wrong.",
         ),
-        read_tool::<CompareToolArguments>(
+        build_read_only_tool::<CompareToolArguments>(
             "compare",
             "Compare evaluations",
             "Compares two evaluations over the same tasks, or two versions, models or agents of live traffic: better, \
              worse, the same or inconclusive for each score, and the tasks that changed.",
         ),
-        read_tool::<ExplainGateArguments>(
+        build_read_only_tool::<ExplainGateArguments>(
             "explain_gate",
             "Explain a gate",
             "Says whether quality gates of an evaluation pass, by how much and how surely, and which failures decide \
@@ -63,7 +63,7 @@ pub(crate) fn list_tools(allows_labels: bool) -> Vec<Tool> {
     if allows_labels {
         let hints = ToolAnnotations::new().read_only(false).destructive(false).idempotent(true).open_world(false);
         tools.push(
-            describe_tool::<LabelStepArguments>(
+            build_tool::<LabelStepArguments>(
                 LABEL_STEP,
                 "Label a step",
                 "Stores a label that confirms or corrects a verdict on a step or a run. It replaces the label that the \
@@ -75,12 +75,12 @@ pub(crate) fn list_tools(allows_labels: bool) -> Vec<Tool> {
     tools
 }
 
-fn read_tool<A: JsonSchema + 'static>(name: &'static str, title: &str, description: &'static str) -> Tool {
+fn build_read_only_tool<A: JsonSchema + 'static>(name: &'static str, title: &str, description: &'static str) -> Tool {
     let hints = ToolAnnotations::new().read_only(true).idempotent(true).open_world(false);
-    describe_tool::<A>(name, title, description).with_annotations(hints)
+    build_tool::<A>(name, title, description).with_annotations(hints)
 }
 
-fn describe_tool<A: JsonSchema + 'static>(name: &'static str, title: &str, description: &'static str) -> Tool {
+fn build_tool<A: JsonSchema + 'static>(name: &'static str, title: &str, description: &'static str) -> Tool {
     // Schemas of structs are objects, so this cannot fail; a test checks it.
     let schema = schema_for_input::<A>().unwrap_or_default();
     Tool::new(name, description, compact_schema(&schema)).with_title(title)

@@ -7,7 +7,7 @@ use gradus_report::{format_count, format_counted_noun};
 
 use crate::archive::{ArchiveError, RunArchive};
 use crate::archived_run::ArchivedRun;
-use crate::arguments::{GetRunArguments, trim_text};
+use crate::arguments::{GetRunArguments, non_empty_text};
 use crate::bounded_response::BoundedResponse;
 use crate::recorded_text::{TextWindow, quote_id, quote_name, quote_text};
 use crate::verdict_text::{render_labels, render_verdicts};
@@ -51,7 +51,7 @@ pub(crate) fn render_run(archive: &dyn RunArchive, arguments: &GetRunArguments) 
         let reason = "give `step` too: it reads on in the texts of one step".to_owned();
         return Err(ArchiveError::BadArgument { argument: "text_from", reason });
     }
-    let run = archive.load_run(trim_text(&arguments.evaluation).as_deref(), id)?;
+    let run = archive.load_run(non_empty_text(&arguments.evaluation).as_deref(), id)?;
     match arguments.step {
         Some(step) => render_single_step(&run, step, arguments.text_from.unwrap_or(0)),
         None => render_transcript(&run, arguments),
@@ -146,7 +146,7 @@ fn render_head(run: &ArchivedRun, wrong_steps: &BTreeSet<u32>) -> String {
         }
         text.push_str(&format!("steps with a wrong verdict: {}\n", listed.join(", ")));
     }
-    text.push_str(&render_ends(trajectory, TextWindow::first(MAX_REQUEST_CHARS)));
+    text.push_str(&render_request_and_answer(trajectory, TextWindow::first(MAX_REQUEST_CHARS)));
     let whole = render_verdicts(&run.verdicts, None, MAX_REASON_CHARS) + &render_labels(&run.labels, None);
     if !whole.is_empty() {
         text.push_str(&format!("\nverdicts on the whole run\n{whole}"));
@@ -158,11 +158,13 @@ fn render_head(run: &ArchivedRun, wrong_steps: &BTreeSet<u32>) -> String {
 }
 
 /// Renders the request and the answer. A text that ends before the window is left out.
-fn render_ends(trajectory: &Trajectory, window: TextWindow) -> String {
+fn render_request_and_answer(trajectory: &Trajectory, window: TextWindow) -> String {
     let mut text = String::new();
     for (title, recorded) in [("request", &trajectory.query), ("answer", &trajectory.final_answer)] {
         match recorded {
-            Some(recorded) => text.push_str(&format!("\n{}", render_part(title, recorded, window, REQUEST_AND_ANSWER))),
+            Some(recorded) => {
+                text.push_str(&format!("\n{}", render_step_text(title, recorded, window, REQUEST_AND_ANSWER)))
+            }
             None => text.push_str(&format!("\nno {title}\n")),
         }
     }
@@ -173,7 +175,10 @@ fn render_single_step(run: &ArchivedRun, step: u32, skip_chars: usize) -> Result
     let mut response = BoundedResponse::new();
     response.add_line(&format!("run {} of {}", quote_id(&run.trajectory.trajectory_id), run.origin));
     if step == REQUEST_AND_ANSWER {
-        response.add_lines(&render_ends(&run.trajectory, TextWindow { skip_chars, max_chars: MAX_LONG_CHARS }));
+        response.add_lines(&render_request_and_answer(
+            &run.trajectory,
+            TextWindow { skip_chars, max_chars: MAX_LONG_CHARS },
+        ));
         return Ok(response.finish());
     }
     let entries = list_entries(&run.trajectory);
@@ -195,7 +200,7 @@ fn render_single_step(run: &ArchivedRun, step: u32, skip_chars: usize) -> Result
 fn render_entry(run: &ArchivedRun, entry: TranscriptEntry<'_>, limits: StepTextLimits) -> String {
     let index = entry.index();
     let part = |title: &str, text: &str, max_chars: usize| {
-        render_part(title, text, TextWindow { skip_chars: limits.skip_chars, max_chars }, index)
+        render_step_text(title, text, TextWindow { skip_chars: limits.skip_chars, max_chars }, index)
     };
     let mut text = String::new();
     match entry {
@@ -240,7 +245,7 @@ fn describe_step(step: &TrajectoryStep) -> String {
 
 /// Renders one text of a step. A text that ends before the window is left out; one that continues says how to read
 /// on.
-fn render_part(title: &str, text: &str, window: TextWindow, step: u32) -> String {
+fn render_step_text(title: &str, text: &str, window: TextWindow, step: u32) -> String {
     let block = quote_text(text, window);
     if window.skip_chars > 0 && window.skip_chars >= block.total_chars {
         return String::new();

@@ -39,7 +39,7 @@ pub fn encode_export<'r>(
 /// accepted, or if the body is not such a response. A message without a count is a warning of the server, and is
 /// returned, too.
 pub fn partial_success(body: &[u8]) -> Option<RejectedRecords> {
-    let partial = bytes_of(body, 1)?;
+    let partial = find_bytes_field(body, 1)?;
     let mut rejected = RejectedRecords::default();
     let mut fields = WireFields::new(partial);
     while let Ok(Some((number, field))) = fields.next() {
@@ -53,7 +53,7 @@ pub fn partial_success(body: &[u8]) -> Option<RejectedRecords> {
 }
 
 /// The first length-delimited field with this number.
-fn bytes_of(body: &[u8], wanted: u32) -> Option<&[u8]> {
+fn find_bytes_field(body: &[u8], wanted: u32) -> Option<&[u8]> {
     let mut fields = WireFields::new(body);
     while let Ok(Some((number, field))) = fields.next() {
         if let (WireValue::Bytes(bytes), true) = (field, number == wanted) {

@@ -20,7 +20,7 @@ use crate::log_event::LogEvent;
 
 /// A record of an export document, in the order of the document.
 #[derive(Debug)]
-pub enum ExportJson {
+pub enum JsonRecord {
     Span(Box<Span<'static>>, RecordExtras),
     /// A log record, with the resource and the name of the scope it came under.
     Log(Box<LogEvent<'static>>, Arc<SpanResource>, String, RecordExtras),
@@ -40,10 +40,10 @@ pub struct RecordExtras {
 
 /// Reads one export document and hands its spans and log records to `sink`. Unknown keys are ignored, as the
 /// specification demands. Fails only if the document is not JSON or its outer levels have other types; a malformed
-/// record becomes [`ExportJson::Bad`] and the rest is still read.
+/// record becomes [`JsonRecord::Bad`] and the rest is still read.
 pub fn read_export_json<'de, D: Deserializer<'de>>(
     deserializer: D,
-    sink: &mut dyn FnMut(ExportJson),
+    sink: &mut dyn FnMut(JsonRecord),
 ) -> Result<(), D::Error> {
     deserializer.deserialize_map(ExportVisitor { sink })
 }
@@ -55,7 +55,7 @@ pub fn span_from_json(json: serde_json::Value) -> Result<Span<'static>, serde_js
 
 /// The document: an object with `resourceSpans`, `resourceLogs` or both.
 struct ExportVisitor<'s> {
-    sink: &'s mut dyn FnMut(ExportJson),
+    sink: &'s mut dyn FnMut(JsonRecord),
 }
 
 impl<'de> Visitor<'de> for ExportVisitor<'_> {
@@ -86,11 +86,11 @@ pub fn is_export_key(key: &str) -> bool {
 /// callers that walk the outer object themselves.
 #[allow(missing_debug_implementations, reason = "holds the caller's closure")]
 pub struct ExportList<'s> {
-    sink: &'s mut dyn FnMut(ExportJson),
+    sink: &'s mut dyn FnMut(JsonRecord),
 }
 
 impl<'s> ExportList<'s> {
-    pub fn new(sink: &'s mut dyn FnMut(ExportJson)) -> Self {
+    pub fn new(sink: &'s mut dyn FnMut(JsonRecord)) -> Self {
         ExportList { sink }
     }
 }
@@ -118,7 +118,7 @@ impl<'de> Visitor<'de> for ExportList<'_> {
 
 /// One `ResourceSpans` or `ResourceLogs` object.
 struct ResourceRecords<'s> {
-    sink: &'s mut dyn FnMut(ExportJson),
+    sink: &'s mut dyn FnMut(JsonRecord),
 }
 
 impl<'de> DeserializeSeed<'de> for ResourceRecords<'_> {
@@ -146,7 +146,7 @@ impl<'de> Visitor<'de> for ResourceRecords<'_> {
                     let json = map.next_value::<Box<RawValue>>()?;
                     let read = read_record::<Option<ResourceJson>>(&json);
                     let read = read.unwrap_or_else(|error| {
-                        (self.sink)(ExportJson::Bad(format!("a resource: {error}")));
+                        (self.sink)(JsonRecord::Bad(format!("a resource: {error}")));
                         None
                     });
                     resource = Some(Arc::new(read.unwrap_or_default().into_resource()));
@@ -164,7 +164,7 @@ impl<'de> Visitor<'de> for ResourceRecords<'_> {
         for scopes in waiting {
             let seed = ScopeList { resource: &resource, sink: self.sink };
             if let Err(error) = seed.deserialize(&mut serde_json::Deserializer::from_str(scopes.get())) {
-                (self.sink)(ExportJson::Bad(format!("a scope: {error}")));
+                (self.sink)(JsonRecord::Bad(format!("a scope: {error}")));
             }
         }
         Ok(())
@@ -174,7 +174,7 @@ impl<'de> Visitor<'de> for ResourceRecords<'_> {
 /// The list of scopes of a resource. `instrumentationLibrarySpans` is its name in OTLP before 0.15.
 struct ScopeList<'s> {
     resource: &'s Arc<SpanResource>,
-    sink: &'s mut dyn FnMut(ExportJson),
+    sink: &'s mut dyn FnMut(JsonRecord),
 }
 
 impl<'de> DeserializeSeed<'de> for ScopeList<'_> {
@@ -193,18 +193,18 @@ impl<'de> Visitor<'de> for ScopeList<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        while list.next_element_seed(OneScope { resource: self.resource, sink: self.sink })?.is_some() {}
+        while list.next_element_seed(ScopeRecords { resource: self.resource, sink: self.sink })?.is_some() {}
         Ok(())
     }
 }
 
 /// One scope with its spans or log records. The scope has to precede its records, as all senders write it.
-struct OneScope<'s> {
+struct ScopeRecords<'s> {
     resource: &'s Arc<SpanResource>,
-    sink: &'s mut dyn FnMut(ExportJson),
+    sink: &'s mut dyn FnMut(JsonRecord),
 }
 
-impl<'de> DeserializeSeed<'de> for OneScope<'_> {
+impl<'de> DeserializeSeed<'de> for ScopeRecords<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -212,7 +212,7 @@ impl<'de> DeserializeSeed<'de> for OneScope<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for OneScope<'_> {
+impl<'de> Visitor<'de> for ScopeRecords<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -229,20 +229,21 @@ impl<'de> Visitor<'de> for OneScope<'_> {
                 "spans" => map.next_value_seed(RecordListVisitor(|raw: &RawValue| {
                     (self.sink)(match read_record::<SpanJson>(raw) {
                         Ok(span) => {
-                            let beside = RecordExtras { fields: span.encode_rest(), odd_id: span.odd_id() };
-                            ExportJson::Span(Box::new(span.into_span(self.resource, &scope)), beside)
+                            let record_extras =
+                                RecordExtras { fields: span.encode_extra_fields(), odd_id: span.odd_id() };
+                            JsonRecord::Span(Box::new(span.into_span(self.resource, &scope)), record_extras)
                         }
-                        Err(error) => ExportJson::Bad(format!("a span: {error}")),
+                        Err(error) => JsonRecord::Bad(format!("a span: {error}")),
                     });
                 }))?,
                 "logRecords" | "log_records" => map.next_value_seed(RecordListVisitor(|raw: &RawValue| {
                     (self.sink)(match read_record::<LogJson>(raw) {
                         Ok(log) => {
                             let resource = Arc::clone(self.resource);
-                            let beside = RecordExtras { fields: Vec::new(), odd_id: log.odd_id() };
-                            ExportJson::Log(Box::new(log.into_event()), resource, scope.clone(), beside)
+                            let record_extras = RecordExtras { fields: Vec::new(), odd_id: log.odd_id() };
+                            JsonRecord::Log(Box::new(log.into_event()), resource, scope.clone(), record_extras)
                         }
-                        Err(error) => ExportJson::Bad(format!("a log record: {error}")),
+                        Err(error) => JsonRecord::Bad(format!("a log record: {error}")),
                     });
                 }))?,
                 _ => drop(map.next_value::<IgnoredAny>()?),

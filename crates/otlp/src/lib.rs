@@ -28,16 +28,16 @@ pub use crate::log_event::LogEvent;
 pub use decode::{SpanHead, decode_log, decode_resource, decode_span, decode_span_head};
 pub use encode::{encode_log, encode_span};
 pub use export::{encode_export, encode_link, partial_success};
-pub use json::{ExportJson, ExportList, RecordExtras, is_export_key, read_export_json, span_from_json};
+pub use json::{ExportList, JsonRecord, RecordExtras, is_export_key, read_export_json, span_from_json};
 pub use limits::RecordLimits;
-pub use record::{ExportRecord, RecordScope, TelemetrySignal, read_export, signal_of_record};
+pub use record::{ExportRecord, RecordScope, TelemetrySignal, detect_signal, read_export};
 pub use regroup::{
     RecordOutline, RegroupedExport, RejectedRecords, TracePart, WireRecord, WireResource, WireScope, regroup_export,
-    regroup_within,
+    regroup_with_budget,
 };
 pub use reply::{encode_rpc_status, export_response, export_response_json, retry_status, status_json};
 pub use rewrite::{TextChange, TextKind, rewrite_resource_texts, rewrite_scope_texts, rewrite_texts};
 pub use stream::{MessageFraming, StreamError, looks_like_export, stream_export};
 pub use trace_ids::change_trace_ids;
-pub use transcode::{export_from_json, export_of_spans};
+pub use transcode::{export_from_json, export_from_spans};
 pub use wire::WireError;

@@ -87,7 +87,7 @@ pub(crate) fn read_scope_records(
     while let Some((number, field)) = fields.next()? {
         match (number, field) {
             (1, WireValue::Bytes(body)) => scope.name = Arc::from(scope_name(body)?.as_ref()),
-            (2, WireValue::Bytes(body)) => sink(ExportRecord { signal: signal_of_record(body), scope: &scope, body })?,
+            (2, WireValue::Bytes(body)) => sink(ExportRecord { signal: detect_signal(body), scope: &scope, body })?,
             _ => {}
         }
     }
@@ -109,7 +109,7 @@ pub(crate) fn scope_name(bytes: &[u8]) -> Result<Cow<'_, str>, WireError> {
 /// log record its time (fixed64). A log record without a time has fields that a span does not have, or has with
 /// another type: observed time (11), attributes (6), span id (10), name (12). A record that fits both counts as a
 /// span.
-pub fn signal_of_record(body: &[u8]) -> TelemetrySignal {
+pub fn detect_signal(body: &[u8]) -> TelemetrySignal {
     let mut fields = WireFields::new(body);
     while let Ok(Some((number, field))) = fields.next() {
         match (number, field) {

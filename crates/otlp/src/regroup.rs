@@ -56,7 +56,7 @@ pub struct WireRecord<'a> {
     /// The bytes of the message. Owned after redaction, otherwise borrowed from the request.
     pub body: Cow<'a, [u8]>,
     pub scope: u32,
-    pub mark: RecordOutline<'a>,
+    pub record_outline: RecordOutline<'a>,
 }
 
 /// The fields of a record that are read before it is stored. For a log record: the id of its span, and its time as
@@ -97,13 +97,13 @@ pub fn regroup_export<'a>(
     signal: TelemetrySignal,
     limits: &RecordLimits,
 ) -> Result<RegroupedExport<'a>, WireError> {
-    regroup_within(bytes, signal, limits, &mut |_| true)
+    regroup_with_budget(bytes, signal, limits, &mut |_| true)
 }
 
 /// As [`regroup_export`], and asks `take` for the memory that records need in addition to their bytes, because small
 /// records need more than they have. If it refuses, the result is [`WireError::NoRoom`]. Memory is never given back
 /// through `take`: the caller frees all of it with the request.
-pub fn regroup_within<'a>(
+pub fn regroup_with_budget<'a>(
     bytes: &'a [u8],
     signal: TelemetrySignal,
     limits: &RecordLimits,
@@ -116,7 +116,7 @@ pub fn regroup_within<'a>(
         parts: Vec::new(),
         rejected: RejectedRecords::default(),
     };
-    let mut reading = ExportRegrouper { request, index: HashMap::new(), limits, take, untaken: 0 };
+    let mut reading = ExportRegrouper { request, index: HashMap::new(), limits, take, unreserved_bytes: 0 };
     let mut fields = WireFields::new(bytes);
     while let Some((number, field)) = fields.next()? {
         if let (1, WireValue::Bytes(body)) = (number, field) {
@@ -128,13 +128,13 @@ pub fn regroup_within<'a>(
 
 /// Estimated memory per item. Vectors double when they are full, hence the factors; a trace also needs an entry in
 /// the index and a row in the store.
-const OF_A_RESOURCE: usize = 2 * size_of::<WireResource<'_>>() + size_of::<SpanResource>();
-const OF_A_SCOPE: usize = 2 * size_of::<WireScope<'_>>();
-const OF_A_RECORD: usize = 3 * size_of::<WireRecord<'_>>();
-const OF_A_TRACE: usize = 1024;
-const OF_AN_ATTRIBUTE: usize = 2 * size_of::<(Cow<'_, str>, AttributeValue<'_>)>();
+const RESOURCE_MEMORY_BYTES: usize = 2 * size_of::<WireResource<'_>>() + size_of::<SpanResource>();
+const SCOPE_MEMORY_BYTES: usize = 2 * size_of::<WireScope<'_>>();
+const RECORD_MEMORY_BYTES: usize = 3 * size_of::<WireRecord<'_>>();
+const TRACE_MEMORY_BYTES: usize = 1024;
+const ATTRIBUTE_MEMORY_BYTES: usize = 2 * size_of::<(Cow<'_, str>, AttributeValue<'_>)>();
 /// Memory is requested in steps of this size, not for every record.
-const STEP: usize = 64 << 10;
+const MEMORY_STEP_BYTES: usize = 64 << 10;
 
 /// Reads a request. Resources and scopes are added only when they have an accepted record.
 struct ExportRegrouper<'a, 'r> {
@@ -143,7 +143,7 @@ struct ExportRegrouper<'a, 'r> {
     limits: &'r RecordLimits,
     take: &'r mut dyn FnMut(usize) -> bool,
     /// Bytes that were used and not requested yet: less than a step.
-    untaken: usize,
+    unreserved_bytes: usize,
 }
 
 impl<'a> ExportRegrouper<'a, '_> {
@@ -156,7 +156,7 @@ impl<'a> ExportRegrouper<'a, '_> {
             match (number, field) {
                 (1, WireValue::Bytes(body)) => {
                     let decoded = decode_resource(body, self.limits)?;
-                    self.reserve_bytes(decoded.attributes.value_count() * OF_AN_ATTRIBUTE)?;
+                    self.reserve_bytes(decoded.attributes.value_count() * ATTRIBUTE_MEMORY_BYTES)?;
                     resource.resource = Arc::new(decoded);
                     resource.body = Some(Cow::Borrowed(body));
                 }
@@ -173,7 +173,7 @@ impl<'a> ExportRegrouper<'a, '_> {
         }
         // Resources without accepted records are dropped.
         if self.request.scopes.len() > scopes_before {
-            self.reserve_bytes(OF_A_RESOURCE)?;
+            self.reserve_bytes(RESOURCE_MEMORY_BYTES)?;
             self.request.resources.push(resource);
         }
         Ok(())
@@ -197,7 +197,7 @@ impl<'a> ExportRegrouper<'a, '_> {
         let mut fields = WireFields::new(bytes);
         while let Some((field_number, field)) = fields.next()? {
             let (2, WireValue::Bytes(body)) = (field_number, field) else { continue };
-            let (trace_id, mark) = match read_record_outline(body, self.request.signal, self.limits) {
+            let (trace_id, record_outline) = match read_record_outline(body, self.request.signal, self.limits) {
                 Ok(read) => read,
                 Err(rejection) => {
                     self.request.rejected.add(1, || rejection.to_string());
@@ -206,7 +206,7 @@ impl<'a> ExportRegrouper<'a, '_> {
             };
             // Scopes without accepted records are dropped, so the scope is added with its first record.
             if let Some(scope) = scope.take() {
-                self.reserve_bytes(OF_A_SCOPE)?;
+                self.reserve_bytes(SCOPE_MEMORY_BYTES)?;
                 self.request.scopes.push(scope);
             }
             // Spans of one trace are usually neighbours: the map is asked only when the trace changes.
@@ -215,9 +215,9 @@ impl<'a> ExportRegrouper<'a, '_> {
                 _ => self.trace_part_index(trace_id)?,
             };
             last = Some((trace_id, part));
-            self.reserve_bytes(OF_A_RECORD)?;
+            self.reserve_bytes(RECORD_MEMORY_BYTES)?;
             let scope = self.request.scopes.len() as u32 - 1;
-            self.request.parts[part].records.push(WireRecord { body: Cow::Borrowed(body), scope, mark });
+            self.request.parts[part].records.push(WireRecord { body: Cow::Borrowed(body), scope, record_outline });
         }
         Ok(())
     }
@@ -227,7 +227,7 @@ impl<'a> ExportRegrouper<'a, '_> {
         if let Some(part) = self.index.get(&trace_id) {
             return Ok(*part);
         }
-        self.reserve_bytes(OF_A_TRACE)?;
+        self.reserve_bytes(TRACE_MEMORY_BYTES)?;
         let part = self.request.parts.len();
         self.request.parts.push(TracePart { trace_id, records: Vec::new() });
         self.index.insert(trace_id, part);
@@ -236,11 +236,11 @@ impl<'a> ExportRegrouper<'a, '_> {
 
     /// Accounts for memory before it is allocated.
     fn reserve_bytes(&mut self, bytes: usize) -> Result<(), WireError> {
-        self.untaken += bytes;
-        if self.untaken < STEP {
+        self.unreserved_bytes += bytes;
+        if self.unreserved_bytes < MEMORY_STEP_BYTES {
             return Ok(());
         }
-        if (self.take)(std::mem::take(&mut self.untaken)) { Ok(()) } else { Err(WireError::NoRoom) }
+        if (self.take)(std::mem::take(&mut self.unreserved_bytes)) { Ok(()) } else { Err(WireError::NoRoom) }
     }
 }
 
@@ -347,10 +347,10 @@ fn read_record_outline<'a>(
     signal: TelemetrySignal,
     limits: &RecordLimits,
 ) -> Result<(TraceId, RecordOutline<'a>), RecordRejection> {
-    let mut mark = RecordOutline::default();
+    let mut record_outline = RecordOutline::default();
     let read = match signal {
-        TelemetrySignal::Span => span_mark(body, limits, &mut mark),
-        TelemetrySignal::Log => log_mark(body, limits, &mut mark),
+        TelemetrySignal::Span => read_span_outline(body, limits, &mut record_outline),
+        TelemetrySignal::Log => read_log_outline(body, limits, &mut record_outline),
     };
     let what = match signal {
         TelemetrySignal::Span => "a span",
@@ -360,23 +360,29 @@ fn read_record_outline<'a>(
         Err(reason) => Err(RecordRejection::Malformed { what, reason }),
         Ok(TraceId(0)) if signal == TelemetrySignal::Log => Err(RecordRejection::LogWithoutTrace),
         Ok(TraceId(0)) => Err(RecordRejection::SpanWithoutTrace),
-        Ok(_) if signal == TelemetrySignal::Span && mark.span_id == SpanId(0) => Err(RecordRejection::SpanWithoutId),
-        Ok(trace_id) => Ok((trace_id, mark)),
+        Ok(_) if signal == TelemetrySignal::Span && record_outline.span_id == SpanId(0) => {
+            Err(RecordRejection::SpanWithoutId)
+        }
+        Ok(trace_id) => Ok((trace_id, record_outline)),
     }
 }
 
-/// Reads a `Span` message into `mark`, and checks all of it, so that a stored span can always be decoded.
-fn span_mark<'a>(body: &'a [u8], limits: &RecordLimits, mark: &mut RecordOutline<'a>) -> Result<TraceId, WireError> {
+/// Reads a `Span` message into `record_outline`, and checks all of it, so that a stored span can always be decoded.
+fn read_span_outline<'a>(
+    body: &'a [u8],
+    limits: &RecordLimits,
+    record_outline: &mut RecordOutline<'a>,
+) -> Result<TraceId, WireError> {
     let mut trace = TraceId::default();
     check_record(body, TelemetrySignal::Span, limits, |number, field| {
         match (number, field) {
             (1, WireValue::Bytes(id)) => trace = trace_id(id)?,
-            (2, WireValue::Bytes(id)) => mark.span_id = span_id(id)?,
-            (4, WireValue::Bytes(id)) => mark.parent_id = span_id(id)?.non_zero(),
-            (5, WireValue::Bytes(name)) => mark.name = decode_text(name),
-            (7, WireValue::Fixed64(time)) => mark.start_ns = time,
-            (8, WireValue::Fixed64(time)) => mark.end_ns = time,
-            (15, WireValue::Bytes(status)) => mark.is_error = is_error(status)?,
+            (2, WireValue::Bytes(id)) => record_outline.span_id = span_id(id)?,
+            (4, WireValue::Bytes(id)) => record_outline.parent_id = span_id(id)?.non_zero(),
+            (5, WireValue::Bytes(name)) => record_outline.name = decode_text(name),
+            (7, WireValue::Fixed64(time)) => record_outline.start_ns = time,
+            (8, WireValue::Fixed64(time)) => record_outline.end_ns = time,
+            (15, WireValue::Bytes(status)) => record_outline.is_error = is_error(status)?,
             _ => {}
         }
         Ok(())
@@ -384,20 +390,24 @@ fn span_mark<'a>(body: &'a [u8], limits: &RecordLimits, mark: &mut RecordOutline
     Ok(trace)
 }
 
-/// Reads a `LogRecord` message into `mark`, and checks all of it.
-fn log_mark<'a>(body: &'a [u8], limits: &RecordLimits, mark: &mut RecordOutline<'a>) -> Result<TraceId, WireError> {
+/// Reads a `LogRecord` message into `record_outline`, and checks all of it.
+fn read_log_outline<'a>(
+    body: &'a [u8],
+    limits: &RecordLimits,
+    record_outline: &mut RecordOutline<'a>,
+) -> Result<TraceId, WireError> {
     let mut trace = TraceId::default();
     check_record(body, TelemetrySignal::Log, limits, |number, field| {
         match (number, field) {
-            (1, WireValue::Fixed64(time)) => mark.start_ns = time,
-            (11, WireValue::Fixed64(time)) if mark.start_ns == 0 => mark.start_ns = time,
+            (1, WireValue::Fixed64(time)) => record_outline.start_ns = time,
+            (11, WireValue::Fixed64(time)) if record_outline.start_ns == 0 => record_outline.start_ns = time,
             (9, WireValue::Bytes(id)) => trace = trace_id(id)?,
-            (10, WireValue::Bytes(id)) => mark.span_id = span_id(id)?,
+            (10, WireValue::Bytes(id)) => record_outline.span_id = span_id(id)?,
             _ => {}
         }
         Ok(())
     })?;
-    mark.end_ns = mark.start_ns;
+    record_outline.end_ns = record_outline.start_ns;
     Ok(trace)
 }
 
@@ -452,7 +462,7 @@ mod tests {
         let mut taken = 0;
         let mut run = |bytes: &[u8], most: usize| {
             taken = 0;
-            let read = regroup_within(bytes, TelemetrySignal::Span, &RecordLimits::default(), &mut |bytes| {
+            let read = regroup_with_budget(bytes, TelemetrySignal::Span, &RecordLimits::default(), &mut |bytes| {
                 taken += bytes;
                 taken <= most
             });
@@ -464,7 +474,7 @@ mod tests {
         let spans: Vec<u8> = (0..250).flat_map(|trace| span(trace + 1, &[])).collect();
         let (read, taken) = run(&field(1, &field(2, &spans)), usize::MAX);
         assert_eq!(read, Ok((1, 250)));
-        assert!(taken > 250 * OF_A_TRACE, "{taken}");
+        assert!(taken > 250 * TRACE_MEMORY_BYTES, "{taken}");
         assert_eq!(run(&field(1, &field(2, &spans)), 100_000).0, Err(WireError::NoRoom));
         let attributes = field(1, &field(1, &[0x0a, 0x00].repeat(50_000)));
         assert_eq!(run(&attributes, 100_000).0, Err(WireError::NoRoom));

@@ -9,9 +9,7 @@ use gradus_core::span::SpanResource;
 
 use crate::decode::decode_resource;
 use crate::limits::RecordLimits;
-use crate::record::{
-    ExportRecord, RecordScope, read_resource_records, read_scope_records, scope_name, signal_of_record,
-};
+use crate::record::{ExportRecord, RecordScope, detect_signal, read_resource_records, read_scope_records, scope_name};
 use crate::wire::{WireError, read_varint, split_tag};
 
 /// Why a stream of export messages ended early. `offset` counts bytes of the decompressed input.
@@ -76,13 +74,13 @@ pub fn stream_export(
     match framing {
         MessageFraming::Single => walk.read_message(u64::MAX),
         MessageFraming::Delimited => {
-            while let Some(length) = walk.varint_or_end()? {
+            while let Some(length) = walk.read_varint_or_end()? {
                 walk.read_frame(length)?;
             }
             Ok(())
         }
         MessageFraming::Prefixed => {
-            while let Some(length) = walk.prefix_or_end()? {
+            while let Some(length) = walk.read_prefix_or_end()? {
                 walk.read_frame(length)?;
             }
             Ok(())
@@ -91,7 +89,7 @@ pub fn stream_export(
 }
 
 /// Field number of `ScopeSpans` in `ResourceSpans`, and of records in `ScopeSpans`.
-const RECORDS: u32 = 2;
+const RECORDS_FIELD: u32 = 2;
 
 /// Walks the stream. `offset` is the position of the next byte that `input` returns.
 struct ExportStreamReader<'r, 's> {
@@ -126,16 +124,16 @@ impl ExportStreamReader<'_, '_> {
             if number != 1 {
                 self.skip(length)?;
             } else if self.fits_record_limit(length) {
-                self.whole_resource(length)?;
+                self.read_whole_resource(length)?;
             } else {
-                self.large_resource(self.offset + length)?;
+                self.walk_large_resource(self.offset + length)?;
             }
         }
         Ok(())
     }
 
     /// Reads one `ResourceSpans` that fits into memory.
-    fn whole_resource(&mut self, length: u64) -> Result<(), StreamError> {
+    fn read_whole_resource(&mut self, length: u64) -> Result<(), StreamError> {
         let start = self.offset;
         self.fill_buffer(length)?;
         // The buffer is taken out, because the closure borrows `self`; it goes back to be reused.
@@ -153,7 +151,7 @@ impl ExportStreamReader<'_, '_> {
 
     /// Walks one `ResourceSpans` that is over the limit, scope by scope. The resource must precede its scopes: a
     /// stream cannot look ahead. Exporters write it first.
-    fn large_resource(&mut self, end: u64) -> Result<(), StreamError> {
+    fn walk_large_resource(&mut self, end: u64) -> Result<(), StreamError> {
         let mut resource = Arc::new(SpanResource::default());
         while self.offset < end {
             let Some((number, length)) = self.next_field(end)? else { break };
@@ -166,7 +164,7 @@ impl ExportStreamReader<'_, '_> {
                         Err(reason) => (self.sink)(Err((start, reason)))?,
                     }
                 }
-                RECORDS if self.fits_record_limit(length) => {
+                RECORDS_FIELD if self.fits_record_limit(length) => {
                     self.fill_buffer(length)?;
                     let buffer = std::mem::take(&mut self.buffer);
                     let mut failed = None;
@@ -179,7 +177,7 @@ impl ExportStreamReader<'_, '_> {
                     self.buffer = buffer;
                     self.report_failure(start, read, failed)?;
                 }
-                RECORDS => self.large_scope(start + length, &resource)?,
+                RECORDS_FIELD => self.walk_large_scope(start + length, &resource)?,
                 _ => self.skip(length)?,
             }
         }
@@ -187,7 +185,7 @@ impl ExportStreamReader<'_, '_> {
     }
 
     /// Walks one `ScopeSpans` that is over the limit, record by record.
-    fn large_scope(&mut self, end: u64, resource: &Arc<SpanResource>) -> Result<(), StreamError> {
+    fn walk_large_scope(&mut self, end: u64, resource: &Arc<SpanResource>) -> Result<(), StreamError> {
         let mut scope = RecordScope { resource: Arc::clone(resource), name: Arc::from("") };
         while self.offset < end {
             let Some((number, length)) = self.next_field(end)? else { break };
@@ -201,14 +199,14 @@ impl ExportStreamReader<'_, '_> {
                     }
                 }
                 // A record over the limit is skipped and reported; the records behind it are still read.
-                RECORDS if !self.fits_record_limit(length) => {
+                RECORDS_FIELD if !self.fits_record_limit(length) => {
                     let limit = self.limits.record_bytes;
                     (self.sink)(Err((start, WireError::RecordTooLarge { size: length, limit })))?;
                     self.skip(length)?;
                 }
-                RECORDS => {
+                RECORDS_FIELD => {
                     self.fill_buffer(length)?;
-                    let signal = signal_of_record(&self.buffer);
+                    let signal = detect_signal(&self.buffer);
                     (self.sink)(Ok(ExportRecord { signal, scope: &scope, body: &self.buffer }))?;
                 }
                 _ => self.skip(length)?,
@@ -241,7 +239,7 @@ impl ExportStreamReader<'_, '_> {
     fn next_field(&mut self, end: u64) -> Result<Option<(u32, u64)>, StreamError> {
         loop {
             let start = self.offset;
-            let Some(tag) = self.varint_or_end()? else { return Ok(None) };
+            let Some(tag) = self.read_varint_or_end()? else { return Ok(None) };
             match split_tag(tag) {
                 (number, 2) => {
                     let length = self.read_varint()?;
@@ -264,11 +262,11 @@ impl ExportStreamReader<'_, '_> {
     /// A varint where the message must not end.
     fn read_varint(&mut self) -> Result<u64, StreamError> {
         let offset = self.offset;
-        self.varint_or_end()?.ok_or(StreamError::Malformed { offset, reason: WireError::Truncated })
+        self.read_varint_or_end()?.ok_or(StreamError::Malformed { offset, reason: WireError::Truncated })
     }
 
     /// A varint, or `None` at the end of the input.
-    fn varint_or_end(&mut self) -> Result<Option<u64>, StreamError> {
+    fn read_varint_or_end(&mut self) -> Result<Option<u64>, StreamError> {
         let start = self.offset;
         let mut value = 0u64;
         for index in 0..10 {
@@ -289,7 +287,7 @@ impl ExportStreamReader<'_, '_> {
     }
 
     /// A length of four big-endian bytes, or `None` at the end of the input.
-    fn prefix_or_end(&mut self) -> Result<Option<u64>, StreamError> {
+    fn read_prefix_or_end(&mut self) -> Result<Option<u64>, StreamError> {
         let mut length = [0; 4];
         let mut got = 0;
         while got < length.len() {

@@ -1,7 +1,7 @@
 //! Replaces the trace ids of an export request, so that traces of several programs cannot collide. Ids have a fixed
 //! length, so they are overwritten in place and nothing moves.
 
-use crate::record::{TelemetrySignal, signal_of_record};
+use crate::record::{TelemetrySignal, detect_signal};
 use crate::wire::{WireError, WireFields, WireValue};
 
 /// Applies `change` to every trace id of an export request of spans or logs, or of several requests one behind the
@@ -46,7 +46,7 @@ fn collect_id_offsets(
         let inner = match (message, number) {
             (IdBearingMessage::Export, 1) => IdBearingMessage::Resource,
             (IdBearingMessage::Resource, 2) => IdBearingMessage::Scope,
-            (IdBearingMessage::Scope, 2) => match signal_of_record(content) {
+            (IdBearingMessage::Scope, 2) => match detect_signal(content) {
                 TelemetrySignal::Span => IdBearingMessage::Span,
                 TelemetrySignal::Log => IdBearingMessage::Log,
             },

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use gradus_core::span::{Span, SpanResource};
 
 use crate::encode::{encode_attributes, encode_log, encode_span};
-use crate::json::{ExportJson, RecordExtras, read_export_json};
+use crate::json::{JsonRecord, RecordExtras, read_export_json};
 use crate::record::TelemetrySignal;
 use crate::regroup::RejectedRecords;
 use crate::wire::{write_bytes, write_head};
@@ -20,22 +20,22 @@ pub fn export_from_json(json: &[u8], signal: TelemetrySignal) -> Result<(Vec<u8>
     let mut deserializer = serde_json::Deserializer::from_slice(json);
     read_export_json(&mut deserializer, &mut |record| match record {
         // A malformed id is refused here although files with such ids are accepted: the sender is there to be notified.
-        ExportJson::Span(_, RecordExtras { odd_id: Some(reason), .. })
-        | ExportJson::Log(_, _, _, RecordExtras { odd_id: Some(reason), .. }) => rejected.add(1, || reason.to_owned()),
-        ExportJson::Span(span, beside) if signal == TelemetrySignal::Span => {
+        JsonRecord::Span(_, RecordExtras { odd_id: Some(reason), .. })
+        | JsonRecord::Log(_, _, _, RecordExtras { odd_id: Some(reason), .. }) => rejected.add(1, || reason.to_owned()),
+        JsonRecord::Span(span, beside) if signal == TelemetrySignal::Span => {
             let mut body = Vec::new();
             encode_span(&span, &mut body);
             body.extend(beside.fields);
             open.add_record(&span.resource, &span.scope, &body, &mut out);
         }
-        ExportJson::Log(log, resource, scope, _) if signal == TelemetrySignal::Log => {
+        JsonRecord::Log(log, resource, scope, _) if signal == TelemetrySignal::Log => {
             let mut body = Vec::new();
             encode_log(&log, &mut body);
             open.add_record(&resource, &scope, &body, &mut out);
         }
-        ExportJson::Span(..) => rejected.add(1, || "a span in a request of log records".to_owned()),
-        ExportJson::Log(..) => rejected.add(1, || "a log record in a request of spans".to_owned()),
-        ExportJson::Bad(reason) => rejected.add(1, || reason),
+        JsonRecord::Span(..) => rejected.add(1, || "a span in a request of log records".to_owned()),
+        JsonRecord::Log(..) => rejected.add(1, || "a log record in a request of spans".to_owned()),
+        JsonRecord::Bad(reason) => rejected.add(1, || reason),
     })?;
     // A request is one document: anything behind it is an error, not ignored.
     deserializer.end()?;
@@ -44,7 +44,7 @@ pub fn export_from_json(json: &[u8], signal: TelemetrySignal) -> Result<(Vec<u8>
 }
 
 /// Encodes spans as one export request. Neighbours with the same resource and scope share one message.
-pub fn export_of_spans(spans: &[Span<'_>]) -> Vec<u8> {
+pub fn export_from_spans(spans: &[Span<'_>]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut open = OpenScope::default();
     for span in spans {

@@ -165,7 +165,7 @@ fn log_records_are_told_from_spans() {
         ..Default::default()
     };
     let bytes = log.encode_to_vec();
-    assert_eq!(gradus_otlp::signal_of_record(&bytes), TelemetrySignal::Log);
+    assert_eq!(gradus_otlp::detect_signal(&bytes), TelemetrySignal::Log);
     let read = decode_log(&bytes, &RecordLimits::default()).unwrap();
     assert_eq!((read.event.name.as_ref(), read.event.time_ns), ("gen_ai.choice", 5));
 }

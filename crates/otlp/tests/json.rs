@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use gradus_core::span::{AttributeValue, Span, StatusCode};
-use gradus_otlp::{ExportJson, LogEvent, read_export_json};
+use gradus_otlp::{JsonRecord, LogEvent, read_export_json};
 use serde_json::{Value as Json, json};
 
 fn read(document: &Json) -> (Vec<Span<'static>>, Vec<LogEvent<'static>>) {
@@ -11,9 +11,9 @@ fn read(document: &Json) -> (Vec<Span<'static>>, Vec<LogEvent<'static>>) {
     let text = document.to_string();
     let mut deserializer = serde_json::Deserializer::from_str(&text);
     read_export_json(&mut deserializer, &mut |record| match record {
-        ExportJson::Span(span, _) => spans.push(*span),
-        ExportJson::Log(log, ..) => logs.push(*log),
-        ExportJson::Bad(reason) => panic!("{reason}"),
+        JsonRecord::Span(span, _) => spans.push(*span),
+        JsonRecord::Log(log, ..) => logs.push(*log),
+        JsonRecord::Bad(reason) => panic!("{reason}"),
     })
     .unwrap();
     (spans, logs)
@@ -88,7 +88,7 @@ fn reasons(document: &Json) -> (usize, Vec<String>) {
     let (mut spans, mut reasons) = (0, Vec::new());
     let text = document.to_string();
     read_export_json(&mut serde_json::Deserializer::from_str(&text), &mut |record| match record {
-        ExportJson::Bad(reason) => reasons.push(reason),
+        JsonRecord::Bad(reason) => reasons.push(reason),
         _ => spans += 1,
     })
     .unwrap();

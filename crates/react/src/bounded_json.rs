@@ -26,11 +26,11 @@ pub enum BoundedJsonError {
 
 /// Parses a whole text.
 pub fn parse_bounded_json(text: &str) -> Option<Json> {
-    parse_within(text, MAX_JSON_NODES).ok().map(|(json, _)| json)
+    parse_with_node_limit(text, MAX_JSON_NODES).ok().map(|(json, _)| json)
 }
 
 /// Parses a whole text that may have up to `max_nodes` values. Returns the tree and its number of values.
-pub fn parse_within(text: &str, max_nodes: usize) -> Result<(Json, usize), BoundedJsonError> {
+pub fn parse_with_node_limit(text: &str, max_nodes: usize) -> Result<(Json, usize), BoundedJsonError> {
     let budget = NodeBudget(Cell::new(max_nodes));
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let json = ValueSeed(&budget).deserialize(&mut deserializer).and_then(|json| deserializer.end().map(|()| json));
@@ -217,10 +217,10 @@ mod tests {
     #[test]
     fn a_dense_text_is_refused_before_it_is_built() {
         let dense = format!("[{}[0]]", "[0],".repeat(1_000_000));
-        assert_eq!(parse_within(&dense, MAX_JSON_NODES), Err(BoundedJsonError::TooManyNodes));
+        assert_eq!(parse_with_node_limit(&dense, MAX_JSON_NODES), Err(BoundedJsonError::TooManyNodes));
         assert_eq!(parse_bounded_json(&dense), None);
         let wide = format!("{{\"a\":[{}0]}}", "0,".repeat(MAX_JSON_NODES));
-        assert_eq!(parse_within(&wide, MAX_JSON_NODES), Err(BoundedJsonError::TooManyNodes));
+        assert_eq!(parse_with_node_limit(&wide, MAX_JSON_NODES), Err(BoundedJsonError::TooManyNodes));
         assert!(raw_items(&format!("[{}0]", "0,".repeat(MAX_JSON_NODES))).is_none());
         let objects = format!("{{{}\"z\":0}}", "\"\":0,".repeat(MAX_JSON_NODES));
         assert!(raw_fields(&objects).is_none());
@@ -228,9 +228,9 @@ mod tests {
 
     #[test]
     fn a_budget_that_is_used_up_exactly_is_enough() {
-        assert_eq!(parse_within("[1,2]", 3), Ok((serde_json::json!([1, 2]), 3)));
-        assert_eq!(parse_within("[1,2]", 2), Err(BoundedJsonError::TooManyNodes));
-        assert_eq!(parse_within("[1,", 2), Err(BoundedJsonError::Malformed));
+        assert_eq!(parse_with_node_limit("[1,2]", 3), Ok((serde_json::json!([1, 2]), 3)));
+        assert_eq!(parse_with_node_limit("[1,2]", 2), Err(BoundedJsonError::TooManyNodes));
+        assert_eq!(parse_with_node_limit("[1,", 2), Err(BoundedJsonError::Malformed));
     }
 
     #[test]

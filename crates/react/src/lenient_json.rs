@@ -13,7 +13,7 @@ const MAX_DEPTH: usize = 64;
 /// Reads a value and requires that nothing follows it.
 pub fn parse_lenient_json(text: &str) -> Option<Json> {
     let text = text.trim();
-    match bounded_json::parse_within(text, MAX_JSON_NODES) {
+    match bounded_json::parse_with_node_limit(text, MAX_JSON_NODES) {
         Ok((json, _)) => return Some(json),
         Err(BoundedJsonError::TooManyNodes) => return None,
         Err(BoundedJsonError::Malformed) => {}
@@ -109,7 +109,7 @@ impl<'a> LenientJsonReader<'a> {
         let quote = self.peek()?;
         let triple = if quote == b'"' { "\"\"\"" } else { "'''" };
         if self.text[self.at..].starts_with(triple) {
-            return self.triple_quoted(triple);
+            return self.read_triple_quoted(triple);
         }
         self.at += 1;
         let mut out = String::new();
@@ -126,7 +126,7 @@ impl<'a> LenientJsonReader<'a> {
         }
     }
 
-    fn triple_quoted(&mut self, quotes: &str) -> Option<String> {
+    fn read_triple_quoted(&mut self, quotes: &str) -> Option<String> {
         let body = &self.text[self.at + 3..];
         let end = body.find(quotes)?;
         self.at += 3 + end + 3;
@@ -143,16 +143,16 @@ impl<'a> LenientJsonReader<'a> {
             'r' => out.push('\r'),
             'b' => out.push('\u{8}'),
             'f' => out.push('\u{c}'),
-            'x' => out.push(self.code_point(2)?),
+            'x' => out.push(self.read_code_point(2)?),
             'u' => {
-                let first = self.code_unit(4)?;
-                match char::from_u32(first).or_else(|| self.second_half(first)) {
+                let first = self.read_code_unit(4)?;
+                match char::from_u32(first).or_else(|| self.read_low_surrogate(first)) {
                     Some(c) => out.push(c),
                     // A lone surrogate has no character, so it stays as it was written.
                     None => out.extend(["\\u", &self.text[self.at - 4..self.at]]),
                 }
             }
-            'U' => out.push(self.code_point(8)?),
+            'U' => out.push(self.read_code_point(8)?),
             '\n' => {}
             '\\' | '"' | '\'' | '/' => out.push(c),
             // Python keeps the backslash of an escape it does not know.
@@ -162,7 +162,7 @@ impl<'a> LenientJsonReader<'a> {
     }
 
     /// Reads the low surrogate after the high surrogate `first`, if it follows.
-    fn second_half(&mut self, first: u32) -> Option<char> {
+    fn read_low_surrogate(&mut self, first: u32) -> Option<char> {
         let hex = self.text[self.at..].strip_prefix("\\u")?.get(..4)?;
         let second = u32::from_str_radix(hex, 16).ok()?;
         if !(0xd800..0xdc00).contains(&first) || !(0xdc00..0xe000).contains(&second) {
@@ -172,7 +172,7 @@ impl<'a> LenientJsonReader<'a> {
         char::from_u32(0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00))
     }
 
-    fn code_unit(&mut self, digits: usize) -> Option<u32> {
+    fn read_code_unit(&mut self, digits: usize) -> Option<u32> {
         let hex = self.text.get(self.at..self.at + digits)?;
         if !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return None;
@@ -181,8 +181,8 @@ impl<'a> LenientJsonReader<'a> {
         u32::from_str_radix(hex, 16).ok()
     }
 
-    fn code_point(&mut self, digits: usize) -> Option<char> {
-        char::from_u32(self.code_unit(digits)?)
+    fn read_code_point(&mut self, digits: usize) -> Option<char> {
+        char::from_u32(self.read_code_unit(digits)?)
     }
 
     fn read_number(&mut self) -> Option<Json> {

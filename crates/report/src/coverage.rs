@@ -19,7 +19,7 @@ const MAX_SKIPPED: usize = 50;
 pub fn print_coverage(sources: &[SourceCoverage], total: &SourceCoverage, out: &mut dyn Write) -> io::Result<()> {
     if sources.len() > 1 {
         for source in sources.iter().take(MAX_SOURCES) {
-            print_one(source, out)?;
+            print_source(source, out)?;
             writeln!(out)?;
         }
         if sources.len() > MAX_SOURCES {
@@ -30,12 +30,12 @@ pub fn print_coverage(sources: &[SourceCoverage], total: &SourceCoverage, out: &
             )?;
         }
     }
-    print_one(if let [one] = sources { one } else { total }, out)
+    print_source(if let [one] = sources { one } else { total }, out)
 }
 
 /// Prints the counts of one source. The shares of trajectories and steps show which questions can be judged: without
 /// thoughts, for example, those about thoughts do not apply.
-fn print_one(coverage: &SourceCoverage, out: &mut dyn Write) -> io::Result<()> {
+fn print_source(coverage: &SourceCoverage, out: &mut dyn Write) -> io::Result<()> {
     let c = coverage;
     writeln!(out, "{BOLD}{}{BOLD:#}", printable_line(&c.source))?;
     let mut read = format!("{} spans in {} traces", c.spans, c.traces);

@@ -6,7 +6,7 @@ use crate::number_text::{format_count, format_counted_noun};
 
 /// Minimum number of groups with one verdict each, and the same evaluator, tool and label, that are folded into one
 /// row.
-const MIN_FOLDED: usize = 3;
+const MIN_FOLDED_GROUPS: usize = 3;
 /// Maximum number of examples of one row.
 const MAX_EXAMPLES: usize = 3;
 
@@ -14,7 +14,7 @@ const MAX_EXAMPLES: usize = 3;
 const VALUE_KINDS: [&str; 7] = ["<number>", "<text>", "<date>", "<id>", "<url>", "<email>", "<path>"];
 
 /// Formats the reason of a failure group for people: `…` replaces the placeholders of values.
-pub(crate) fn leave_out_values(reason: &str) -> String {
+pub(crate) fn elide_values(reason: &str) -> String {
     VALUE_KINDS.iter().fold(reason.to_owned(), |line, kind| line.replace(kind, "…"))
 }
 
@@ -82,7 +82,7 @@ impl FailureRow {
             tool: group.tool.clone(),
             rule: group.rule.clone(),
             label: group.label.clone(),
-            reason: leave_out_values(&group.reason),
+            reason: elide_values(&group.reason),
             count: group.count,
             trajectories: group.trajectories,
             share: group.share,
@@ -116,7 +116,7 @@ pub fn list_failure_rows(summary: &EvaluationSummary) -> Vec<FailureRow> {
                 is_rare(group) && is_rare(other) && is_alike(group, other)
             })
             .collect();
-        if alike.len() < MIN_FOLDED {
+        if alike.len() < MIN_FOLDED_GROUPS {
             rows.push(FailureRow::from_group(group));
             continue;
         }

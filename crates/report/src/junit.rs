@@ -80,17 +80,17 @@ pub fn write_junit_report(
 ) -> anyhow::Result<()> {
     let record = reader.record.clone();
     let mut suites: Vec<TestSuite> =
-        record.evaluators.iter().map(|known| TestSuite::new(xml_text(&known.name).as_ref())).collect();
+        record.evaluators.iter().map(|known| TestSuite::new(sanitize_xml_text(&known.name).as_ref())).collect();
     let mut names = CaseNames::default();
     reader.visit_trajectories(|trajectory, outcomes| -> anyhow::Result<()> {
         let request = names.assign_name((settings.item_id)(trajectory).as_deref(), trajectory.query.as_deref());
         for line in outcomes {
             let Some(at) = record.evaluators.iter().position(|known| known.name == *line.evaluator) else { continue };
             let status = build_test_status(line, record.evaluators[at].is_right(line.score), settings);
-            let name = name_case(&request, trajectory, line.step_index);
-            let mut case = TestCase::new(xml_text(&name).as_ref(), status);
-            case.set_classname(xml_text(&format!("gradus.{}", line.evaluator)).as_ref());
-            case.set_system_out(xml_text(&describe_case(trajectory, line)).as_ref());
+            let name = format_case_name(&request, trajectory, line.step_index);
+            let mut case = TestCase::new(sanitize_xml_text(&name).as_ref(), status);
+            case.set_classname(sanitize_xml_text(&format!("gradus.{}", line.evaluator)).as_ref());
+            case.set_system_out(sanitize_xml_text(&describe_case(trajectory, line)).as_ref());
             suites[at].add_test_case(case);
         }
         Ok(())
@@ -112,7 +112,7 @@ fn build_gate_suite(gates: &[GateResult]) -> Option<TestSuite> {
             GateVerdict::Fail => build_status(Some(NonSuccessKind::Failure), "gate failed", &message),
             GateVerdict::Incomplete => build_status(Some(NonSuccessKind::Error), "incomplete", &message),
         };
-        let mut case = TestCase::new(xml_text(&gate.gate).as_ref(), status);
+        let mut case = TestCase::new(sanitize_xml_text(&gate.gate).as_ref(), status);
         case.set_classname("gradus.gates");
         suite.add_test_case(case);
     }
@@ -122,8 +122,8 @@ fn build_gate_suite(gates: &[GateResult]) -> Option<TestSuite> {
 /// A status with a type and a message; `None` is a skipped test.
 fn build_status(kind: Option<NonSuccessKind>, status_type: &str, message: &str) -> TestCaseStatus {
     let mut status = kind.map_or_else(TestCaseStatus::skipped, TestCaseStatus::non_success);
-    status.set_type(xml_text(status_type).as_ref());
-    status.set_message(xml_text(message).as_ref());
+    status.set_type(sanitize_xml_text(status_type).as_ref());
+    status.set_message(sanitize_xml_text(message).as_ref());
     status
 }
 
@@ -204,7 +204,7 @@ fn excerpt_name(text: &str) -> String {
 }
 
 /// `REQUEST: step 2 search_flights`. Steps are sorted by index, and indices may have gaps.
-fn name_case(request: &str, trajectory: &Trajectory, step_index: Option<u32>) -> String {
+fn format_case_name(request: &str, trajectory: &Trajectory, step_index: Option<u32>) -> String {
     let Some(index) = step_index else { return request.to_owned() };
     match trajectory.steps.binary_search_by_key(&index, |step| step.index) {
         Ok(at) => format!("{request}: step {index} {}", excerpt_request(&trajectory.steps[at].tool, MAX_NAME_CHARS)),
@@ -226,20 +226,20 @@ fn describe_case(trajectory: &Trajectory, line: &OutcomeLine) -> String {
 
 /// Text for an XML document: printable, and without characters that XML 1.0 forbids even as references (section 2.2,
 /// `Char`). They are spelled out, so that a reader sees that something was there.
-pub fn xml_text(text: &str) -> Cow<'_, str> {
+pub fn sanitize_xml_text(text: &str) -> Cow<'_, str> {
     let printable = make_printable(text);
-    if !printable.contains(is_forbidden) {
+    if !printable.contains(is_forbidden_in_xml) {
         return printable;
     }
     let mut legal = String::with_capacity(printable.len() + 16);
     for c in printable.chars() {
-        if is_forbidden(c) { legal.extend(c.escape_unicode()) } else { legal.push(c) }
+        if is_forbidden_in_xml(c) { legal.extend(c.escape_unicode()) } else { legal.push(c) }
     }
     Cow::Owned(legal)
 }
 
 /// The complement of `Char` in XML 1.0, except surrogates, which are no `char` in Rust.
-fn is_forbidden(c: char) -> bool {
+fn is_forbidden_in_xml(c: char) -> bool {
     matches!(c, '\u{0}'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}')
 }
 
@@ -333,13 +333,13 @@ mod tests {
     fn no_character_that_xml_forbids_is_written() {
         for c in '\0'..=char::MAX {
             let text = format!("a{c}b");
-            let written = xml_text(&text);
+            let written = sanitize_xml_text(&text);
             assert!(written.chars().all(is_char), "{c:?}");
             assert!(written.starts_with('a') && written.ends_with('b') && written.len() > 2, "{c:?}");
         }
-        assert_eq!(xml_text("a\u{fffe}b\u{ffff}c\u{1b}"), "a\\u{fffe}b\\u{ffff}c\\u{1b}");
+        assert_eq!(sanitize_xml_text("a\u{fffe}b\u{ffff}c\u{1b}"), "a\\u{fffe}b\\u{ffff}c\\u{1b}");
         for plain in ["plain", "two\nlines", "]]>", "\u{fffd} \u{1f600}"] {
-            assert_eq!(xml_text(plain), plain);
+            assert_eq!(sanitize_xml_text(plain), plain);
         }
     }
 }

@@ -31,14 +31,14 @@ pub use report_table::{ReportTable, TableColumn};
 pub use run_gates::check_run_gates;
 pub use run_supplement::{RunSupplement, SupplementLoader, TrialMeasurement, TrialResult, index_trials};
 
-use gradus_eval::evaluator::SIMULATOR;
+use gradus_eval::evaluator::SIMULATOR_JUDGE;
 use gradus_eval::report::MetricResult;
 
 /// Describes the population of a metric that the simulator measured and that is not a share, such as a median over
 /// tasks or a price per solved task. `None` for shares and for metrics of a judge, which have their own counts.
-pub fn measured_of(metric: &MetricResult) -> Option<String> {
+pub fn measured_population(metric: &MetricResult) -> Option<String> {
     let (one, many) = match metric.name.as_str() {
-        _ if metric.is_share || metric.judge != SIMULATOR => return None,
+        _ if metric.is_share || metric.judge != SIMULATOR_JUDGE => return None,
         "calls_ratio" => ("task with a trial that passed", "tasks with a trial that passed"),
         _ => ("trial that passed", "trials that passed"),
     };

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use gradus_eval::evaluator::OFFLINE;
+use gradus_eval::evaluator::OFFLINE_JUDGE;
 use gradus_eval::report::{EvaluationSummary, GateResult, GateVerdict, MetricCalibration, MetricResult};
 
 use super::cost_text::{describe_unknown_cost, format_agent_cost};
@@ -25,7 +25,7 @@ const MAX_LISTED_GROUPS: usize = 20;
 /// out.
 pub fn write_markdown_report(summary: &EvaluationSummary, gates: &[GateResult], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "## Gradus evaluation\n")?;
-    let rules = if summary.judge == OFFLINE { " (rules, not a model)" } else { "" };
+    let rules = if summary.judge == OFFLINE_JUDGE { " (rules, not a model)" } else { "" };
     writeln!(
         out,
         "{}, {}; judge **{}**{rules}; run `{}`\n",
@@ -184,7 +184,7 @@ fn write_metric(metric: &MetricResult, out: &mut dyn Write) -> io::Result<()> {
     let right = if is_flags {
         String::new()
     } else {
-        super::measured_of(metric).unwrap_or_else(|| format!("{} of {}", metric.numerator, metric.denominator))
+        super::measured_population(metric).unwrap_or_else(|| format!("{} of {}", metric.numerator, metric.denominator))
     };
     writeln!(
         out,

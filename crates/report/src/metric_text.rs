@@ -2,7 +2,7 @@
 
 use gradus_core::visible::printable_line;
 use gradus_eval::evaluator::OUTCOME;
-use gradus_eval::evaluator::SIMULATOR;
+use gradus_eval::evaluator::SIMULATOR_JUDGE;
 use gradus_eval::report::{CorrectedMetric, EvaluationSummary, GateResult, MetricCalibration, MetricResult};
 use gradus_stats::calibration::ShareEstimator;
 
@@ -58,7 +58,7 @@ pub fn format_gate_value(gate: &GateResult) -> String {
 
 /// `4 of 100 trajectories, 9 of 340 steps`. `None` if no question was asked of any trajectory.
 pub fn format_flagged_counts(summary: &EvaluationSummary) -> Option<String> {
-    let is_asked = summary.metrics.iter().any(|metric| metric.judge != SIMULATOR && metric.asked_count() > 0);
+    let is_asked = summary.metrics.iter().any(|metric| metric.judge != SIMULATOR_JUDGE && metric.asked_count() > 0);
     is_asked.then(|| {
         format!(
             "{} of {}, {} of {}",
@@ -74,7 +74,7 @@ pub fn format_flagged_counts(summary: &EvaluationSummary) -> Option<String> {
 /// none confirmed right, 336 not judged`, `60 of 60 steps confirmed right by rules, none flagged`. A share of right
 /// answers would claim more than such rules can know. `None` for other metrics.
 pub fn format_rule_flags(metric: &MetricResult) -> Option<String> {
-    if !metric.is_flags_of_rules() {
+    if !metric.is_from_flagging_rules() {
         return None;
     }
     let flagged = metric.wrong_count()?;
@@ -107,7 +107,7 @@ pub fn format_rule_flags(metric: &MetricResult) -> Option<String> {
 }
 
 /// What [`format_rule_flags`] leaves out: `2 failed, 18 do not apply`. `None` if there is nothing.
-pub fn format_unasked_counts(metric: &MetricResult) -> Option<String> {
+pub fn format_unjudged_counts(metric: &MetricResult) -> Option<String> {
     let does_not_apply = if metric.not_applicable == 1 { "does not apply" } else { "do not apply" };
     let parts: Vec<String> = [(metric.failed, "failed"), (metric.not_applicable, does_not_apply)]
         .into_iter()
@@ -120,7 +120,7 @@ pub fn format_unasked_counts(metric: &MetricResult) -> Option<String> {
 /// `judged 12 of 340 (310 cannot judge, 2 failed, 16 do not apply)`. `None` for measurements, which no judge made.
 pub fn format_coverage(metric: &MetricResult) -> Option<String> {
     let asked = metric.asked_count();
-    if asked == 0 || (metric.judge == SIMULATOR && asked == metric.denominator) {
+    if asked == 0 || (metric.judge == SIMULATOR_JUDGE && asked == metric.denominator) {
         return None;
     }
     let does_not_apply = if metric.not_applicable == 1 { "does not apply" } else { "do not apply" };
@@ -212,7 +212,7 @@ mod tests {
         let combined =
             |judged, abstained| MetricResult { name: "combined".to_owned(), ..metric("offline", 0, judged, abstained) };
         assert_eq!(flags(combined(0, 9)), None, "a part of it may be flagged");
-        assert_eq!(format_unasked_counts(&metric("offline", 0, 0, 310)).as_deref(), Some("18 do not apply"));
+        assert_eq!(format_unjudged_counts(&metric("offline", 0, 0, 310)).as_deref(), Some("18 do not apply"));
     }
 
     #[test]
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(covered(one), "judged 1,200 of 1,203 (2 failed, 1 does not apply)");
         let all = MetricResult { not_applicable: 0, ..metric("offline", 8, 12, 0) };
         assert_eq!(covered(all.clone()), "judged 12 of 12");
-        assert_eq!(covered(MetricResult { judge: SIMULATOR.to_owned(), ..all }), "");
+        assert_eq!(covered(MetricResult { judge: SIMULATOR_JUDGE.to_owned(), ..all }), "");
     }
 
     #[test]

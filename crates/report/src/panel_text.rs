@@ -21,13 +21,13 @@ const MAX_CELL_WIDTH: usize = 60;
 /// The tables of a run with votes; none for other runs.
 pub fn build_panel_tables(summary: &EvaluationSummary) -> Vec<ReportTable> {
     let Some(panel) = &summary.panel else { return Vec::new() };
-    let mut tables = vec![judges_table(&panel.judges)];
+    let mut tables = vec![build_judges_table(&panel.judges)];
     if !panel.evaluators.is_empty() {
-        tables.push(agreement_table(&panel.evaluators));
+        tables.push(build_agreement_table(&panel.evaluators));
     }
-    tables.extend(panel.escalation.as_ref().map(escalation_table));
+    tables.extend(panel.escalation.as_ref().map(build_escalation_table));
     if !panel.disputed.is_empty() {
-        tables.push(disputed_table(&panel.disputed));
+        tables.push(build_disputed_table(&panel.disputed));
     }
     tables
 }
@@ -62,7 +62,7 @@ fn shorten_cell(cell: &str) -> String {
     printable_line(cell).chars().take(MAX_CELL_WIDTH).collect()
 }
 
-fn judges_table(judges: &[PanelJudgeSummary]) -> ReportTable {
+fn build_judges_table(judges: &[PanelJudgeSummary]) -> ReportTable {
     let row = |judge: &PanelJudgeSummary| {
         vec![
             judge.judge.clone(),
@@ -91,7 +91,7 @@ fn judges_table(judges: &[PanelJudgeSummary]) -> ReportTable {
     }
 }
 
-fn agreement_table(evaluators: &[PanelAgreement]) -> ReportTable {
+fn build_agreement_table(evaluators: &[PanelAgreement]) -> ReportTable {
     let row = |agreement: &PanelAgreement| {
         vec![
             agreement.evaluator.clone(),
@@ -122,7 +122,7 @@ fn agreement_table(evaluators: &[PanelAgreement]) -> ReportTable {
     }
 }
 
-fn escalation_table(escalation: &EscalationSummary) -> ReportTable {
+fn build_escalation_table(escalation: &EscalationSummary) -> ReportTable {
     let saved = filter_finite(escalation.usd_saved).map_or_else(
         || "not known".to_owned(),
         |usd| if usd < 0.0 { format!("-{}", format_usd(-usd)) } else { format_usd(usd) },
@@ -163,7 +163,7 @@ fn escalation_table(escalation: &EscalationSummary) -> ReportTable {
     }
 }
 
-fn disputed_table(disputed: &[DisputedQuestion]) -> ReportTable {
+fn build_disputed_table(disputed: &[DisputedQuestion]) -> ReportTable {
     let row = |question: &DisputedQuestion| {
         let votes: Vec<String> = question.votes.iter().map(|(label, count)| format!("{count} {label}")).collect();
         vec![

@@ -17,7 +17,7 @@ pub trait RunSupplement: fmt::Debug + Send {
     fn score(&mut self, reader: &mut RunReader) -> Result<(), RunFileError>;
     /// Names of [`RunSupplement::metrics`], so that gates can be parsed before anything is scored.
     fn metric_names(&self) -> TrialMetricNames;
-    /// Metrics in addition to those of the evaluators. Their judge is `SIMULATOR`.
+    /// Metrics in addition to those of the evaluators. Their judge is `SIMULATOR_JUDGE`.
     fn metrics(&self) -> Vec<MetricResult>;
     /// The same over the trials of tasks with this tag, under the same names. Empty if none has it.
     fn tag_metrics(&self, tag: &str) -> Vec<MetricResult>;

@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 
 use gradus_eval::evaluator::{GAVE_UP, OUTCOME};
-use gradus_eval::evaluator::{OFFLINE, SIMULATOR};
+use gradus_eval::evaluator::{OFFLINE_JUDGE, SIMULATOR_JUDGE};
 use gradus_eval::outcome::OutcomeKind;
 use gradus_eval::report::{EvaluationSummary, GateResult, GateVerdict, MetricResult};
 
@@ -14,7 +14,7 @@ use super::panel_text::print_panel;
 use super::{BOLD, DIM, GREEN, RED, YELLOW, format_count, format_counted_noun};
 use crate::metric_text::{
     find_outcome, format_calibration, format_coverage, format_flagged_counts, format_gate_value, format_outcome_counts,
-    format_rule_flags, format_unasked_counts,
+    format_rule_flags, format_unjudged_counts,
 };
 use gradus_core::visible::printable_line;
 
@@ -29,7 +29,7 @@ pub fn print_summary(summary: &EvaluationSummary, gates: &[GateResult], out: &mu
         format_counted_noun(summary.trajectories, "trajectory", "trajectories"),
         format_counted_noun(summary.steps, "step", "steps"),
         printable_line(&summary.judge),
-        if summary.judge == OFFLINE { " (rules, not a model)" } else { "" },
+        if summary.judge == OFFLINE_JUDGE { " (rules, not a model)" } else { "" },
         summary.run_id
     )?;
     if let Some(reason) = &summary.stopped_because {
@@ -40,7 +40,7 @@ pub fn print_summary(summary: &EvaluationSummary, gates: &[GateResult], out: &mu
     print_endings(summary, out)?;
     for metric in summary.metrics.iter().filter(|metric| metric.name != OUTCOME) {
         // Metrics of the simulator are measured and not judged, so they have no accuracy.
-        let suffix = if metric.judge == SIMULATOR { "" } else { " accuracy" };
+        let suffix = if metric.judge == SIMULATOR_JUDGE { "" } else { " accuracy" };
         print_metric(metric, suffix, out)?;
     }
     for metric in [&summary.combined, &summary.trajectories_right].into_iter().flatten() {
@@ -82,7 +82,7 @@ fn print_metric(metric: &MetricResult, suffix: &str, out: &mut dyn Write) -> io:
     // Flags of rules are not an accuracy: such rules notice mistakes and cannot confirm most cases.
     if let Some(flags) = format_rule_flags(metric) {
         let title = format!("{}:", printable_line(&metric.title));
-        return writeln!(out, "{title:<32} {flags}{}", dim(format_unasked_counts(metric)));
+        return writeln!(out, "{title:<32} {flags}{}", dim(format_unjudged_counts(metric)));
     }
     let coverage = dim(format_coverage(metric));
     let title = format!("{}{suffix}:", printable_line(&metric.title));
@@ -94,7 +94,7 @@ fn print_metric(metric: &MetricResult, suffix: &str, out: &mut dyn Write) -> io:
         format!(", 95 % interval {:.1} to {:.1}{unit}", found.low * scale, found.high * scale)
     });
     // Labels can have fractional scores; then the numerator is a sum and not a count.
-    let of = if let Some(of) = super::measured_of(metric) {
+    let of = if let Some(of) = super::measured_population(metric) {
         of
     } else if metric.numerator.fract() == 0.0 && metric.is_share {
         format!("{} of {}", metric.numerator, metric.denominator)
@@ -338,7 +338,7 @@ mod tests {
         let measured = |name: &str, title: &str, value| MetricResult {
             name: name.to_owned(),
             title: title.to_owned(),
-            judge: SIMULATOR.to_owned(),
+            judge: SIMULATOR_JUDGE.to_owned(),
             value: Some(value),
             numerator: value,
             denominator: 12,

@@ -27,14 +27,14 @@ struct TrajectoryTableRow {
 }
 
 /// Minimum characters of the shown prefix of an id.
-const MIN_ID: usize = 8;
+const MIN_ID_CHARS: usize = 8;
 /// Maximum width of the column of tools. Tools and query share the width that the other columns leave.
-const TOOLS: usize = 34;
+const MAX_TOOLS_WIDTH: usize = 34;
 /// Minimum width of tools and query together. Below it, the start time is dropped.
-const NARROWEST: usize = 44;
+const MIN_TEXT_WIDTH: usize = 44;
 const GAP: &str = "  ";
 /// Maximum stored width of a text in a row. It bounds the memory of a table of many trajectories.
-const WIDEST: usize = 200;
+const MAX_STORED_WIDTH: usize = 200;
 
 impl TrajectoryTable {
     /// Adds a trajectory. Repeated calls of one tool in a row are shown once.
@@ -55,8 +55,11 @@ impl TrajectoryTable {
             start: start.unwrap_or_default(),
             steps: if errors > 0 { format!("{steps} ({errors} failed)") } else { steps.to_string() },
             defects: if trajectory.defects.is_empty() { String::new() } else { trajectory.defects.len().to_string() },
-            tools: truncate_to_width(&tools.join(" → "), WIDEST),
-            query: truncate_to_width(&printable_line(trajectory.query.as_deref().unwrap_or("(no query)")), WIDEST),
+            tools: truncate_to_width(&tools.join(" → "), MAX_STORED_WIDTH),
+            query: truncate_to_width(
+                &printable_line(trajectory.query.as_deref().unwrap_or("(no query)")),
+                MAX_STORED_WIDTH,
+            ),
         });
     }
 
@@ -70,9 +73,9 @@ impl TrajectoryTable {
         let mut rest = width.saturating_sub(id + steps + defects + 4 * GAP.len());
         // On a narrow terminal the start time is dropped.
         let start = widest("START", |row| &row.start) + GAP.len();
-        let start = if rest >= start + NARROWEST { start } else { 0 };
+        let start = if rest >= start + MIN_TEXT_WIDTH { start } else { 0 };
         rest -= start;
-        let tools = widest("TOOLS", |row| &row.tools).min(TOOLS).min(rest * 2 / 5);
+        let tools = widest("TOOLS", |row| &row.tools).min(MAX_TOOLS_WIDTH).min(rest * 2 / 5);
         let query = rest.saturating_sub(tools).max(1);
         let line = |cells: [&str; 6]| {
             let [a, b, c, d, e, f] = cells;
@@ -103,7 +106,7 @@ impl TrajectoryTable {
             if shared == pair[0].len() { pair[1].len() } else { shared + 1 }
         });
         let longest = ids.iter().map(|id| id.len()).max().unwrap_or(0);
-        needed.max().unwrap_or(0).max(MIN_ID).min(longest).max("ID".len())
+        needed.max().unwrap_or(0).max(MIN_ID_CHARS).min(longest).max("ID".len())
     }
 }
 

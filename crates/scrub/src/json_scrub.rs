@@ -5,16 +5,16 @@ use std::borrow::Cow;
 use serde_json::{Map, Value as Json};
 
 use crate::finding::{Finding, FindingRank, ScrubCategory};
-use crate::placeholder::{cut_placeholders, find_placeholders};
+use crate::placeholder::{find_placeholders, subtract_placeholders};
 use crate::scrubber::Scrubber;
 use crate::secret_names::{classify_secret_name, is_secret_value};
 
 /// Maximum nesting of JSON inside of JSON strings. Strings at deeper levels are scrubbed as texts.
-const MAX_STRING_LEVELS: usize = 6;
+const MAX_NESTED_JSON_LEVELS: usize = 6;
 /// Maximum number of walks over a value. A secret that is named late may occur earlier without its name: the next
 /// walk finds it.
-const MAX_WALKS: usize = 4;
-const MAX_ROUNDS: usize = 8;
+const MAX_JSON_WALKS: usize = 4;
+const MAX_ROUNDS_PER_STRING: usize = 8;
 const MIN_SECRET_DIGITS: usize = 4;
 /// Fields that hold the name of a sibling field `value`: in lists of headers and of environment variables.
 const NAME_FIELDS: [&str; 5] = ["name", "key", "header", "variable", "field"];
@@ -23,7 +23,7 @@ impl Scrubber {
     /// Replaces secrets and personal data in all strings of a JSON value: in the strings themselves, in JSON that a
     /// string holds, in keys, and in the values of fields whose name says that they are secret.
     pub fn scrub_json(&mut self, value: &mut Json) {
-        for walk in 0..MAX_WALKS {
+        for walk in 0..MAX_JSON_WALKS {
             let known_before = self.known_secrets.len();
             JsonWalk { scrubber: self, level: 0, should_count: walk == 0, is_changed: false }.visit_all(value);
             if self.known_secrets.len() == known_before {
@@ -54,7 +54,7 @@ impl JsonWalk<'_> {
                 }
                 Json::Object(fields) => {
                     self.visit_keys(fields);
-                    let value_name = find_value_name(fields);
+                    let value_name = find_sibling_name(fields);
                     pending.extend(fields.iter_mut().rev().map(|(name, field)| {
                         let is_named = name == "value" && value_name.is_some();
                         (if is_named { value_name.clone() } else { Some(name.clone()) }, field)
@@ -71,7 +71,7 @@ impl JsonWalk<'_> {
             self.scrubber.statistics.text_bytes += text.len() as u64;
         }
         // Each round may uncover what another method finds: what is left must not change when it is scrubbed again.
-        for _ in 0..MAX_ROUNDS {
+        for _ in 0..MAX_ROUNDS_PER_STRING {
             if !self.scrub_string(field_name, text) {
                 break;
             }
@@ -91,7 +91,7 @@ impl JsonWalk<'_> {
         {
             // The name makes all of it the secret. Where a rule found all of it, the rule has the better name.
             self.scrubber.statistics = statistics;
-            *text = self.replace_whole(text, ScrubCategory::Secret, name.rule);
+            *text = self.replace_whole_value(text, ScrubCategory::Secret, name.rule);
             return true;
         }
         if let Cow::Owned(scrubbed) = scrubbed {
@@ -106,7 +106,7 @@ impl JsonWalk<'_> {
     /// between tokens.
     fn scrub_nested_json(&mut self, text: &mut String) -> bool {
         let is_json = text.trim_start().starts_with(['{', '[', '"']) && text.trim_end().ends_with(['}', ']', '"']);
-        if !is_json || self.level >= MAX_STRING_LEVELS {
+        if !is_json || self.level >= MAX_NESTED_JSON_LEVELS {
             return false;
         }
         let Ok(mut nested) = serde_json::from_str::<Json>(text) else { return false };
@@ -121,7 +121,7 @@ impl JsonWalk<'_> {
     }
 
     /// Returns the placeholder for a whole value.
-    fn replace_whole(&mut self, text: &str, category: ScrubCategory, rule: &str) -> String {
+    fn replace_whole_value(&mut self, text: &str, category: ScrubCategory, rule: &str) -> String {
         let finding = Finding { span: 0..text.len(), category, rank: FindingRank::NamedSecret, rule: rule.to_owned() };
         self.scrubber.statistics.record_replacement(&finding);
         self.scrubber.replace_value(text, category, rule)
@@ -135,7 +135,7 @@ impl JsonWalk<'_> {
             && text.bytes().all(|byte| byte.is_ascii_digit())
             && field_name.and_then(classify_secret_name).is_some_and(|name| name.rule == "password");
         if is_password {
-            *value = Json::String(self.replace_whole(&text, ScrubCategory::Secret, "password"));
+            *value = Json::String(self.replace_whole_value(&text, ScrubCategory::Secret, "password"));
             self.is_changed = true;
             return;
         }
@@ -174,10 +174,10 @@ impl JsonWalk<'_> {
 
 /// Whether a text has anything besides placeholders.
 fn has_plain_text(text: &str) -> bool {
-    !cut_placeholders(text, 0..text.len(), &find_placeholders(text)).is_empty()
+    !subtract_placeholders(text, 0..text.len(), &find_placeholders(text)).is_empty()
 }
 
-fn find_value_name(fields: &Map<String, Json>) -> Option<String> {
+fn find_sibling_name(fields: &Map<String, Json>) -> Option<String> {
     fields.get("value")?;
     NAME_FIELDS.iter().find_map(|name| fields.get(*name)?.as_str()).map(str::to_owned)
 }

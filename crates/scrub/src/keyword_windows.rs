@@ -4,18 +4,18 @@ use std::ops::Range;
 
 /// Maximum length of what a pattern matches before its keyword within a line; the window then goes back to the line's
 /// start.
-const BYTES_BEFORE: usize = 300;
+const BYTES_BEFORE_KEYWORD: usize = 300;
 /// Window after a keyword. Bounded patterns match at most 1,100 bytes after it; unbounded ones stop at the end of a
 /// line.
-const BYTES_AFTER: usize = 2048;
+const BYTES_AFTER_KEYWORD: usize = 2048;
 
 pub(crate) const GENERIC_RULE: &str = "generic-api-key";
 /// Rules with keywords of two letters, which are in every second word; the token that begins there is long.
 const LONG_TOKEN_RULES: [&str; 3] = ["jwt", "twilio-api-key", "vault-service-token"];
-const MIN_LONG_TOKEN: usize = 20;
-const MIN_GENERIC_SECRET: usize = 10;
+const MIN_LONG_TOKEN_BYTES: usize = 20;
+const MIN_GENERIC_SECRET_BYTES: usize = 10;
 /// Maximum distance from a keyword to the operator: 20 bytes of a name and 3 quotes or spaces, by the pattern.
-const MAX_NAME_REST: usize = 23;
+const MAX_NAME_REST_BYTES: usize = 23;
 /// Maximum length of operator, quotes and spaces.
 const MAX_OPERATOR_BYTES: usize = 9;
 
@@ -43,16 +43,19 @@ impl KeywordFollower {
     pub(crate) fn can_match(self, text: &[u8], keyword: Range<usize>) -> bool {
         match self {
             Self::Anything => true,
-            Self::LongToken => count_leading(&text[keyword.start..], MIN_LONG_TOKEN, is_secret_byte) == MIN_LONG_TOKEN,
+            Self::LongToken => {
+                count_leading(&text[keyword.start..], MIN_LONG_TOKEN_BYTES, is_secret_byte) == MIN_LONG_TOKEN_BYTES
+            }
             Self::Assignment => {
                 let rest = &text[keyword.end..];
-                let name_bytes = count_leading(rest, MAX_NAME_REST + 1, |byte| {
+                let name_bytes = count_leading(rest, MAX_NAME_REST_BYTES + 1, |byte| {
                     byte.is_ascii_alphanumeric()
                         || byte.is_ascii_whitespace()
                         || matches!(byte, b'_' | b'.' | b'-' | b'"' | b'\'' | 0x0b)
                 });
                 let rest = &rest[name_bytes..];
-                if name_bytes > MAX_NAME_REST || !matches!(rest.first(), Some(b'=' | b'>' | b':' | b'|' | b'?' | b','))
+                if name_bytes > MAX_NAME_REST_BYTES
+                    || !matches!(rest.first(), Some(b'=' | b'>' | b':' | b'|' | b'?' | b','))
                 {
                     return false;
                 }
@@ -60,8 +63,8 @@ impl KeywordFollower {
                     byte.is_ascii_whitespace()
                         || matches!(byte, b'=' | b'>' | b':' | b'|' | b'?' | b',' | b'`' | b'"' | b'\'' | 0x0b)
                 });
-                count_leading(&rest[operator_bytes..], MIN_GENERIC_SECRET, is_secret_byte) + operator_bytes
-                    > MIN_GENERIC_SECRET
+                count_leading(&rest[operator_bytes..], MIN_GENERIC_SECRET_BYTES, is_secret_byte) + operator_bytes
+                    > MIN_GENERIC_SECRET_BYTES
             }
         }
     }
@@ -84,9 +87,9 @@ pub(crate) struct KeywordWindows {
 
 impl KeywordWindows {
     pub(crate) fn add_keyword(&mut self, text: &[u8], keyword: Range<usize>, is_multiline: bool) {
-        let wanted_start = keyword.start.saturating_sub(BYTES_BEFORE);
+        let wanted_start = keyword.start.saturating_sub(BYTES_BEFORE_KEYWORD);
         let wanted_end =
-            if is_multiline { text.len() } else { keyword.end.saturating_add(BYTES_AFTER).min(text.len()) };
+            if is_multiline { text.len() } else { keyword.end.saturating_add(BYTES_AFTER_KEYWORD).min(text.len()) };
         if let Some(last) = self.windows.last_mut().filter(|last| wanted_start <= last.end) {
             if wanted_end > last.end {
                 last.end = find_line_end(text, wanted_end);

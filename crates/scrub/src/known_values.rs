@@ -11,7 +11,7 @@ const MIN_KNOWN_BYTES: usize = 10;
 const MAX_KNOWN_BYTES: usize = 512;
 const MIN_KNOWN_ENTROPY: f64 = 3.0;
 /// Number of first bytes by which most words are excluded quickly.
-const START_BYTES: usize = 3;
+const PREFIX_BYTES: usize = 3;
 /// Maximum number of different lengths. Each costs a look at every word of a text.
 const MAX_KNOWN_LENGTHS: usize = 48;
 
@@ -21,31 +21,31 @@ pub(crate) struct KnownSecrets {
     rules: HashMap<String, String>,
     lengths: BTreeSet<usize>,
     /// Hashes of the first three bytes of known secrets, which exclude most words of a text.
-    start_bits: StartBits,
+    start_bits: PrefixFilter,
 }
 
 /// 2^16 bits.
 #[derive(Debug)]
-struct StartBits(Box<[u64]>);
+struct PrefixFilter(Box<[u64]>);
 
-impl Default for StartBits {
+impl Default for PrefixFilter {
     fn default() -> Self {
         Self(vec![0; 1024].into_boxed_slice())
     }
 }
 
-impl StartBits {
+impl PrefixFilter {
     fn position(start: &[u8]) -> (usize, u64) {
         let hash = start.iter().fold(0_u16, |hash, byte| hash.wrapping_mul(137).wrapping_add(u16::from(*byte)));
         (usize::from(hash >> 6), 1 << (hash & 63))
     }
 
-    fn add_start(&mut self, start: &[u8]) {
+    fn add_prefix(&mut self, start: &[u8]) {
         let (word, bit) = Self::position(start);
         self.0[word] |= bit;
     }
 
-    fn may_have_start(&self, start: &[u8]) -> bool {
+    fn may_have_prefix(&self, start: &[u8]) -> bool {
         let (word, bit) = Self::position(start);
         self.0[word] & bit != 0
     }
@@ -63,7 +63,7 @@ impl KnownSecrets {
         let has_room = self.lengths.contains(&value.len()) || self.lengths.len() < MAX_KNOWN_LENGTHS;
         if is_distinctive && has_room && !self.rules.contains_key(value) {
             self.lengths.insert(value.len());
-            self.start_bits.add_start(&value.as_bytes()[..START_BYTES]);
+            self.start_bits.add_prefix(&value.as_bytes()[..PREFIX_BYTES]);
             self.rules.insert(value.to_owned(), rule.to_owned());
         }
     }
@@ -84,7 +84,7 @@ impl KnownSecrets {
             let is_word_start = byte.is_ascii_alphanumeric() && !is_inside_word;
             is_inside_word = byte.is_ascii_alphanumeric();
             let may_be_known = is_word_start
-                && bytes.get(start..start + START_BYTES).is_some_and(|bytes| self.start_bits.may_have_start(bytes));
+                && bytes.get(start..start + PREFIX_BYTES).is_some_and(|bytes| self.start_bits.may_have_prefix(bytes));
             if !may_be_known {
                 continue;
             }

@@ -17,7 +17,7 @@ const MIN_ENVIRONMENT_BYTES: usize = 8;
 const MIN_ENVIRONMENT_ENTROPY: f64 = 2.3;
 const CONTEXT_BYTES: usize = 40;
 /// Minimum length of a line of wrapped base64 (certificates, attachments).
-const MIN_WRAPPED_LINE: usize = 56;
+const MIN_WRAPPED_LINE_BYTES: usize = 56;
 
 /// Prefixes of identifiers that providers put into every trace. They are random and give access to nothing.
 const IDENTIFIER_PREFIXES: [&str; 34] = [
@@ -122,10 +122,10 @@ impl LeakDetector {
         let mut patterns = Vec::new();
         let mut variables = Vec::new();
         for (name, value) in environment {
-            if !has_secret_name(&name) || !has_secret_form(&value) {
+            if !has_secret_name(&name) || !is_distinctive_value(&value) {
                 continue;
             }
-            for form in written_forms(&value) {
+            for form in escaped_forms(&value) {
                 patterns.push(form);
                 variables.push(name.clone());
             }
@@ -165,7 +165,7 @@ fn has_secret_name(name: &str) -> bool {
 }
 
 /// Whether a value can be searched for: words and paths (`AUTH=basic`, `KEY=/etc/key`) would be found in every text.
-fn has_secret_form(value: &str) -> bool {
+fn is_distinctive_value(value: &str) -> bool {
     let has = |check: fn(&u8) -> bool| value.as_bytes().iter().any(check);
     let is_mixed = has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic)
         || has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase)
@@ -177,7 +177,7 @@ fn has_secret_form(value: &str) -> bool {
 }
 
 /// Returns the value, also as JSON and URLs escape it.
-fn written_forms(value: &str) -> Vec<String> {
+fn escaped_forms(value: &str) -> Vec<String> {
     let escaped = serde_json::to_string(value).unwrap_or_default();
     let escaped = escaped.trim_matches('"').to_owned();
     let encoded: String = value
@@ -245,12 +245,12 @@ fn is_encoded_blob(run: &str) -> bool {
 }
 
 /// First bytes of images, documents and archives in base64.
-const FILE_STARTS: [&str; 7] = ["iVBORw0KGgo", "/9j/", "R0lGOD", "UklGR", "JVBERi0", "UEsDB", "H4sI"];
+const BASE64_FILE_PREFIXES: [&str; 7] = ["iVBORw0KGgo", "/9j/", "R0lGOD", "UklGR", "JVBERi0", "UEsDB", "H4sI"];
 
 /// Whether a short run is a file in base64, by its first bytes.
 fn is_encoded_file(text: &str, run: Range<usize>) -> bool {
     text_before(text, run.start, CONTEXT_BYTES).ends_with("base64,")
-        || FILE_STARTS.iter().any(|start| text[run.clone()].starts_with(start))
+        || BASE64_FILE_PREFIXES.iter().any(|start| text[run.clone()].starts_with(start))
 }
 
 /// Whether the context shows that a token is an identifier: its prefix, the name before it, or a URL path around it.
@@ -286,7 +286,7 @@ fn is_identifier(text: &str, run: Range<usize>, span: Range<usize>) -> bool {
 
 /// Whether a run is a line of base64 among lines of base64.
 fn is_wrapped_line(text: &str, run: Range<usize>) -> bool {
-    if run.len() < MIN_WRAPPED_LINE {
+    if run.len() < MIN_WRAPPED_LINE_BYTES {
         return false;
     }
     let is_line_end = |rest: &str| {

@@ -15,8 +15,8 @@ use crate::secret_names::{
 
 /// Maximum length of a quoted value. One that does not end within this is ignored.
 const MAX_VALUE_BYTES: usize = 4096;
-const MAX_SPACES: usize = 8;
-const MIN_BARE_BYTES: usize = 6;
+const MAX_SKIPPED_SPACES: usize = 8;
+const MIN_BARE_VALUE_BYTES: usize = 6;
 
 static STEMS: LazyLock<AhoCorasick> = LazyLock::new(|| {
     let stems = AhoCorasick::builder().ascii_case_insensitive(true).build(NAME_STEMS);
@@ -129,7 +129,7 @@ fn find_bare_value(text: &str, at: usize, name: SecretName, is_variable: bool) -
     let ends_line =
         matches!(byte_at(text, span.end), None | Some(b'\n' | b'\r')) || text[span.end..].starts_with("\\n");
     let has_form = has_letter && (has_digit || is_variable && ends_line && name.strength == NameStrength::Password);
-    (value.len() >= MIN_BARE_BYTES && !is_called && has_form && is_secret_value(name, value)).then_some(span)
+    (value.len() >= MIN_BARE_VALUE_BYTES && !is_called && has_form && is_secret_value(name, value)).then_some(span)
 }
 
 fn find_tag_value(text: &str, at: usize, name: SecretName) -> Option<Range<usize>> {
@@ -140,7 +140,7 @@ fn find_tag_value(text: &str, at: usize, name: SecretName) -> Option<Range<usize
 }
 
 fn skip_spaces(text: &str, at: usize) -> usize {
-    let ceiling = (at + MAX_SPACES).min(text.len());
+    let ceiling = (at + MAX_SKIPPED_SPACES).min(text.len());
     at + text.as_bytes()[at..ceiling].iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count()
 }
 
@@ -154,7 +154,8 @@ struct Quote {
 
 impl Quote {
     fn read(text: &str, at: usize) -> Option<Self> {
-        let backslashes = text.as_bytes()[at..].iter().take(MAX_SPACES).take_while(|byte| **byte == b'\\').count();
+        let backslashes =
+            text.as_bytes()[at..].iter().take(MAX_SKIPPED_SPACES).take_while(|byte| **byte == b'\\').count();
         let byte = byte_at(text, at + backslashes)?;
         matches!(byte, b'"' | b'\'' | b'`').then_some(Self { byte, backslashes, end: at + backslashes + 1 })
     }

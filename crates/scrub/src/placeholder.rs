@@ -20,7 +20,11 @@ pub(crate) fn find_placeholders(text: &str) -> Vec<Range<usize>> {
 
 /// Returns the parts of a span that are outside of placeholders and have a letter or digit. `placeholders` are
 /// sorted.
-pub(crate) fn cut_placeholders(text: &str, span: Range<usize>, placeholders: &[Range<usize>]) -> Vec<Range<usize>> {
+pub(crate) fn subtract_placeholders(
+    text: &str,
+    span: Range<usize>,
+    placeholders: &[Range<usize>],
+) -> Vec<Range<usize>> {
     let first = placeholders.partition_point(|placeholder| placeholder.end <= span.start);
     let mut pieces = Vec::new();
     let mut start = span.start;
@@ -96,7 +100,7 @@ mod tests {
     fn spans_are_cut_at_placeholders() {
         let text = "ab<EMAIL:1> - <IP:22>cd";
         let placeholders = find_placeholders(text);
-        assert_eq!(cut_placeholders(text, 0..text.len(), &placeholders), [0..2, 21..23]);
-        assert_eq!(cut_placeholders(text, 3..8, &placeholders), Vec::<Range<usize>>::new());
+        assert_eq!(subtract_placeholders(text, 0..text.len(), &placeholders), [0..2, 21..23]);
+        assert_eq!(subtract_placeholders(text, 3..8, &placeholders), Vec::<Range<usize>>::new());
     }
 }

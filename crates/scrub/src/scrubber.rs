@@ -6,7 +6,7 @@ use crate::finding::{Finding, ScrubCategory, resolve_overlaps};
 use crate::known_values::KnownSecrets;
 use crate::named_secrets::find_named_secrets;
 use crate::personal::find_personal_data;
-use crate::placeholder::{PlaceholderTable, cut_placeholders, find_placeholders};
+use crate::placeholder::{PlaceholderTable, find_placeholders, subtract_placeholders};
 use crate::rule_set::RuleSet;
 use crate::secret_scan::find_rule_secrets;
 use crate::settings::ScrubSettings;
@@ -15,7 +15,7 @@ use crate::url_secrets::find_url_secrets;
 
 /// Maximum number of passes. A replaced finding may uncover another one that it overlapped. Ordinary texts need two
 /// passes; the limit prevents a hostile text from costing the square of its length.
-const MAX_PASSES: usize = 32;
+const MAX_SCRUB_PASSES: usize = 32;
 
 /// Scrubs the texts of one export. Placeholders are stable for the life of a scrubber.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ impl Scrubber {
     /// Scrubs the text of a field. It does not count the text: JSON counts its strings once, however often it looks.
     pub(crate) fn scrub_field<'a>(&mut self, text: &'a str, field_name: Option<&str>) -> Cow<'a, str> {
         let mut scrubbed = Cow::Borrowed(text);
-        for _ in 0..MAX_PASSES {
+        for _ in 0..MAX_SCRUB_PASSES {
             let findings = self.find_values(&scrubbed, field_name);
             if findings.is_empty() {
                 break;
@@ -93,7 +93,7 @@ impl Scrubber {
         let placeholders = find_placeholders(text);
         let mut cut_findings = Vec::with_capacity(findings.len());
         for finding in findings {
-            let pieces = cut_placeholders(text, finding.span.clone(), &placeholders);
+            let pieces = subtract_placeholders(text, finding.span.clone(), &placeholders);
             let is_whole = pieces.first() == Some(&finding.span);
             // A part of an address or number is not one; a part of a secret is a secret.
             if is_whole || finding.category == ScrubCategory::Secret {

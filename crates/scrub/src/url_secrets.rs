@@ -25,7 +25,7 @@ static PATTERNS: LazyLock<[(&str, Regex, ValueCheck); 7]> = LazyLock::new(|| {
             compile(
                 r#"(?i-u:authorization\\{0,6}["']?\s{0,4}[:=,]\s{0,4}\\{0,6}["']?(?:bearer|basic|token|digest|apikey|bot)\s{1,4})((?-u:[A-Za-z0-9._~+/=-]){8,})"#,
             ),
-            is_header_value,
+            is_basic_credential,
         ),
         (
             "authorization",
@@ -77,7 +77,7 @@ fn is_cookie(value: &str) -> bool {
 }
 
 /// Whether a value after `Authorization: Basic` is a credential, which all are but words about it.
-fn is_header_value(value: &str) -> bool {
+fn is_basic_credential(value: &str) -> bool {
     looks_like_password(value)
         && value.bytes().any(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase() || byte == b'=')
 }

@@ -12,7 +12,7 @@ use crate::alert::{
 use crate::alert_catalog::{AlertOrigin, check_stored_rule};
 use crate::caller::RequestCaller;
 use crate::clock::now_ns;
-use crate::http_error::{ApiError, blocking_sender};
+use crate::http_error::{ApiError, run_outside_pool};
 use crate::settings::ServerSettings;
 use crate::state::ServerState;
 
@@ -83,13 +83,13 @@ pub(crate) async fn save_alert_rule(
     let old_name = before.map(|before| before.name).filter(|name| *name != rule.name);
     let body = serde_json::to_string(&rule).unwrap_or_default();
     let row = AlertRuleRow { name: rule.name, body, author: caller.name.clone(), changed_ns: now_ns() };
-    blocking_sender(server, move |server| {
+    run_outside_pool(server, move |server| {
         server.store.put_alert_rule(row, forgotten)?.wait()?;
         if let Some(old) = old_name {
             let states = state_keys(&old);
             server.store.delete_alert_rule(old, states)?.wait()?;
         }
-        server.refresh_alerts();
+        server.reload_alert_rules();
         Ok(())
     })
     .await
@@ -115,10 +115,10 @@ pub(crate) async fn delete_alert_rule(server: &Arc<ServerState>, name: String) -
         let message = "this rule is in gradus.toml; delete it there and reload the settings";
         return Err(ApiError::new(StatusCode::CONFLICT, message));
     }
-    blocking_sender(server, move |server| {
+    run_outside_pool(server, move |server| {
         let states = state_keys(&name);
         let was_there = server.store.delete_alert_rule(name, states)?.wait()?;
-        server.refresh_alerts();
+        server.reload_alert_rules();
         match was_there {
             true => Ok(()),
             false => Err(ApiError::not_found("there is no alert rule of this name")),
@@ -131,7 +131,7 @@ pub(crate) async fn delete_alert_rule(server: &Arc<ServerState>, name: String) -
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MuteChange {
     /// Until somebody ends it.
-    Open,
+    UntilEnded,
     Hours(u32),
     End,
 }
@@ -147,19 +147,19 @@ pub(crate) async fn mute_alert(
         return Err(ApiError::not_found("there is no alert rule of this name"));
     }
     let author = caller.name.clone();
-    blocking_sender(server, move |server| {
+    run_outside_pool(server, move |server| {
         let until_ns = match change {
             MuteChange::Hours(hours @ 1..=MAX_MUTE_HOURS) => Some(now_ns() + i64::from(hours) * 3_600_000_000_000),
             MuteChange::Hours(_) => {
                 return Err(ApiError::bad_request(format!("hours: from 1 to {MAX_MUTE_HOURS}")));
             }
-            MuteChange::Open | MuteChange::End => None,
+            MuteChange::UntilEnded | MuteChange::End => None,
         };
         match change {
             MuteChange::End => server.store.delete_alert_mute(name)?.wait()?,
             _ => server.store.put_alert_mute(AlertMuteRow { rule: name, until_ns, author })?.wait()?,
         }
-        server.refresh_alerts();
+        server.reload_alert_rules();
         Ok(())
     })
     .await
@@ -169,7 +169,7 @@ pub(crate) async fn mute_alert(
 pub(crate) async fn send_test_notice(server: &ServerState, name: &str) -> Result<Vec<TestDelivery>, ApiError> {
     let catalog = server.alerts.catalog();
     let listed = catalog.find(name).ok_or_else(|| ApiError::not_found("there is no alert rule of this name"))?;
-    let measured = server.readings.find_for_rule(&listed.rule).and_then(|reading| reading.measured);
+    let measured = server.alert_measurements.find_for_rule(&listed.rule).and_then(|reading| reading.measured);
     let notice = AlertNotice::for_test(&listed.rule, measured, jiff::Timestamp::now());
     let sent = deliver_test_notice(&notice, &listed.rule.targets, delivery_settings(&server.settings)).await;
     sent.map_err(|error| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))

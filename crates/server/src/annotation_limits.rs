@@ -11,7 +11,7 @@ const MAX_METADATA_BYTES: usize = 64 << 10;
 /// Maximum size of every other text: target, name, identifier, author, label.
 const MAX_TEXT_BYTES: usize = 4 << 10;
 /// Maximum number of bytes that metadata may take as parsed values, as estimated by [`estimate_parsed_size`].
-const MAX_PARSED_METADATA: usize = 1 << 20;
+const MAX_PARSED_METADATA_BYTES: usize = 1 << 20;
 
 /// Why an annotation is too large. Handlers answer it with status 413.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,7 +37,7 @@ pub(super) fn check_annotation_size(annotation: &NewAnnotation) -> Result<(), An
         return Err(AnnotationSizeError::FieldTooLong { field, length, limit });
     }
     match estimate_parsed_size(annotation.metadata.as_bytes()) {
-        0..=MAX_PARSED_METADATA => Ok(()),
+        0..=MAX_PARSED_METADATA_BYTES => Ok(()),
         // A short text of nested empty lists parses to many times its size.
         _ => Err(AnnotationSizeError::TooManyValues),
     }

@@ -32,7 +32,7 @@ fn required_scope(method: &Method, path: &str) -> RequiredScope {
     match path {
         _ if is_health_check(path) => RequiredScope::NoKey,
         phoenix::VERSION_PATH => RequiredScope::NoKey,
-        _ if page::is_open(path) => RequiredScope::NoKey,
+        _ if page::is_keyless_path(path) => RequiredScope::NoKey,
         // The MCP tools read, except for one, which checks its scope itself.
         mcp::MCP_PATH => RequiredScope::Read,
         // Phoenix clients send queries with POST.
@@ -69,7 +69,7 @@ pub(super) async fn authorize_request(State(guard): State<Arc<AuthGuard>>, reque
     let admitted = if guard.is_preflight(&parts, origin.as_ref()) {
         Err(None)
     } else {
-        match guard.refuse_other_sites(&parts, !body.is_end_stream()) {
+        match guard.refuse_cross_site(&parts, !body.is_end_stream()) {
             Err(refused) => Err(Some(refused)),
             Ok(()) => guard.admit(&parts).map_err(Some),
         }
@@ -78,7 +78,7 @@ pub(super) async fn authorize_request(State(guard): State<Arc<AuthGuard>>, reque
         Ok(caller) => {
             // The query pool schedules fairly by key, and by address where no keys are needed.
             let name = match caller.name.is_empty() {
-                true => client_name(&parts),
+                true => charged_client_name(&parts),
                 false => caller.name.clone(),
             };
             parts.extensions.insert(caller);
@@ -86,11 +86,13 @@ pub(super) async fn authorize_request(State(guard): State<Arc<AuthGuard>>, reque
         }
         Err(None) => answer_preflight(),
         Err(Some(refusal)) if is_grpc => refusal.into_grpc_response(),
-        Err(Some(refusal)) if refusal.status == StatusCode::UNAUTHORIZED && phoenix::is_phoenix(parts.uri.path()) => {
-            phoenix::invalid_token()
+        Err(Some(refusal))
+            if refusal.status == StatusCode::UNAUTHORIZED && phoenix::is_phoenix_path(parts.uri.path()) =>
+        {
+            phoenix::respond_invalid_token()
         }
-        Err(Some(refusal)) if receive::is_otlp(parts.uri.path()) => refusal.into_otlp_response(&parts.headers),
-        Err(Some(refusal)) if page::is_for_people(&parts.uri, &parts.headers) => {
+        Err(Some(refusal)) if receive::is_otlp_path(parts.uri.path()) => refusal.into_otlp_response(&parts.headers),
+        Err(Some(refusal)) if page::wants_error_page(&parts.uri, &parts.headers) => {
             let page = page::render_refusal(
                 refusal.status,
                 &refusal.message,
@@ -99,11 +101,11 @@ pub(super) async fn authorize_request(State(guard): State<Arc<AuthGuard>>, reque
                 &parts.uri,
                 &parts.headers,
             );
-            refusal.with_headers(page)
+            refusal.with_status_headers(page)
         }
         Err(Some(refusal)) => refusal.into_http_response(),
     };
-    guard.add_headers(response.headers_mut(), origin.as_ref());
+    guard.add_security_headers(response.headers_mut(), origin.as_ref());
     response
 }
 
@@ -161,17 +163,17 @@ impl AccessRefusal {
 
     fn into_http_response(self) -> Response {
         let response = ApiError::new(self.status, self.message.clone()).into_response();
-        self.with_headers(response)
+        self.with_status_headers(response)
     }
 
     /// OTLP/HTTP requires a `google.rpc.Status` body in the encoding of the request.
     fn into_otlp_response(self, headers: &HeaderMap) -> Response {
-        let response = receive::status_response(self.status, self.grpc_code, &self.message, headers);
-        self.with_headers(response)
+        let response = receive::build_status_response(self.status, self.grpc_code, &self.message, headers);
+        self.with_status_headers(response)
     }
 
     /// Headers that belong to the status: `WWW-Authenticate` with 401 (RFC 9110), and `Retry-After`.
-    fn with_headers(self, mut response: Response) -> Response {
+    fn with_status_headers(self, mut response: Response) -> Response {
         if self.status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
@@ -196,17 +198,17 @@ impl AuthGuard {
     fn is_preflight(&self, request: &Parts, origin: Option<&HeaderValue>) -> bool {
         request.method == Method::OPTIONS
             && request.headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
-            && origin.is_some_and(|origin| self.is_known(origin))
+            && origin.is_some_and(|origin| self.is_allowed_origin(origin))
     }
 
     /// Origins are compared byte for byte, as browsers send them.
-    fn is_known(&self, origin: &HeaderValue) -> bool {
+    fn is_allowed_origin(&self, origin: &HeaderValue) -> bool {
         self.server.settings.cors_origins.iter().any(|known| known.as_bytes() == origin.as_bytes())
     }
 
     /// Refuses cross-site requests: those that change state and were caused by a page of another site, and bodies
     /// that such a page can send without a CORS preflight. `GET` changes no state on any route.
-    fn refuse_other_sites(&self, request: &Parts, has_body: bool) -> Result<(), AccessRefusal> {
+    fn refuse_cross_site(&self, request: &Parts, has_body: bool) -> Result<(), AccessRefusal> {
         if !cross_site::is_state_changing(&request.method) {
             return Ok(());
         }
@@ -218,7 +220,7 @@ impl AuthGuard {
             let message = "cross-site request: a web page of another site sent it; hint: add its origin to serve.cors_origins if it may";
             AccessRefusal::new(StatusCode::FORBIDDEN, 7, message)
         } else if has_body
-            && !page::is_form(request.uri.path())
+            && !page::is_form_path(request.uri.path())
             && let Some(kind) = cross_site::find_simple_content_type(&request.headers)
         {
             let message = format!(
@@ -226,20 +228,20 @@ impl AuthGuard {
             );
             AccessRefusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, 3, message)
         } else if !settings.needs_key {
-            return check_host(request);
+            return check_loopback_host(request);
         } else {
             return Ok(());
         };
-        self.server.tell_of_refusal(request.uri.path(), refused.status.as_u16(), &refused.message);
+        self.server.log_refusal(request.uri.path(), refused.status.as_u16(), &refused.message);
         Err(refused)
     }
 
     /// Decides who the caller is. Keys in headers count before the session cookie.
     fn admit(&self, request: &Parts) -> Result<RequestCaller, AccessRefusal> {
         let required = required_scope(&request.method, request.uri.path());
-        let is_own =
-            matches!(request.method, Method::GET | Method::HEAD) || page::is_own(&request.uri, &request.headers);
-        if page::is_form(request.uri.path()) && !is_own {
+        let is_own = matches!(request.method, Method::GET | Method::HEAD)
+            || page::is_own_page_request(&request.uri, &request.headers);
+        if page::is_form_path(request.uri.path()) && !is_own {
             // The browser of a signed-in person sends the cookie along with a form of any site (CSRF).
             let message = "forms are taken from this server's own pages only";
             return Err(AccessRefusal::new(StatusCode::FORBIDDEN, 7, message));
@@ -250,21 +252,22 @@ impl AuthGuard {
                 self.check_restriction(connection)?;
             }
             // The sign-in form looks up a key, so guessing is rate limited here, too.
-            if page::is_form(request.uri.path()) && request.method == Method::POST {
-                self.rates.take_token(|| client_name(request))?;
+            if page::is_form_path(request.uri.path()) && request.method == Method::POST {
+                self.rates.take_token(|| charged_client_name(request))?;
             }
             return Ok(RequestCaller::default());
         }
         if !self.server.settings.needs_key {
             self.check_restriction(connection)?;
-            check_host(request)?;
-            self.rates.take_token(|| client_name(request))?;
+            check_loopback_host(request)?;
+            self.rates.take_token(|| charged_client_name(request))?;
             return Ok(RequestCaller::default());
         }
         // A browser attaches the cookie to every request. It is accepted for reading, and for requests that this
         // server's own pages sent.
         let shown = page::read_session_cookie(&request.headers).filter(|_| is_own).map(RequestCredential::Session);
-        match self.caller_of(given_key(&request.headers).map(RequestCredential::Key).or(shown), required) {
+        match self.authorize_credential(read_api_key(&request.headers).map(RequestCredential::Key).or(shown), required)
+        {
             Ok(caller) => {
                 if let Some(connection) = connection {
                     connection.mark_keyed();
@@ -273,9 +276,9 @@ impl AuthGuard {
                 Ok(caller)
             }
             Err(refused) => {
-                self.server.tell_of_refusal(request.uri.path(), refused.status.as_u16(), &refused.message);
+                self.server.log_refusal(request.uri.path(), refused.status.as_u16(), &refused.message);
                 // Failed attempts are charged to the address, so that guessing keys is slow.
-                self.rates.take_token(|| client_name(request))?;
+                self.rates.take_token(|| charged_client_name(request))?;
                 Err(refused)
             }
         }
@@ -293,19 +296,19 @@ impl AuthGuard {
     }
 
     /// Authenticates a credential and checks its scope: 401 without a valid credential, 403 without the scope.
-    fn caller_of(
+    fn authorize_credential(
         &self,
-        proof: Option<RequestCredential<'_>>,
+        credential: Option<RequestCredential<'_>>,
         required: RequiredScope,
     ) -> Result<RequestCaller, AccessRefusal> {
-        let Some(proof) = proof else {
+        let Some(credential) = credential else {
             return Err(AccessRefusal::new(
                 StatusCode::UNAUTHORIZED,
                 16,
                 "an API key is needed here: send it as `Authorization: Bearer KEY`; `gradus keys add` makes one",
             ));
         };
-        let (caller, scopes) = self.look_up(proof)?;
+        let (caller, scopes) = self.look_up_credential(credential)?;
         if !required.is_met(scopes) {
             let message = format!("this key may not do that: it needs the scope {}", required.name());
             return Err(AccessRefusal { lacks_scope: true, ..AccessRefusal::new(StatusCode::FORBIDDEN, 7, message) });
@@ -315,12 +318,15 @@ impl AuthGuard {
 
     /// Looks a key up in the store on every request, through a connection of its own. So a revoked key is refused at
     /// once, and a slow query never delays a sender.
-    fn look_up(&self, proof: RequestCredential<'_>) -> Result<(RequestCaller, KeyScopes), AccessRefusal> {
+    fn look_up_credential(
+        &self,
+        credential: RequestCredential<'_>,
+    ) -> Result<(RequestCaller, KeyScopes), AccessRefusal> {
         let store = &self.server.store;
-        let (found, unknown) = match proof {
-            RequestCredential::Key(key) => (store.scopes_of(key), "this API key is not known, or it was revoked"),
+        let (found, unknown) = match credential {
+            RequestCredential::Key(key) => (store.find_key_scopes(key), "this API key is not known, or it was revoked"),
             RequestCredential::Session(session) => (
-                store.scopes_of_session(session, now_ns()),
+                store.find_session_scopes(session, now_ns()),
                 "you are signed in no more: it was too long ago, or the key was revoked",
             ),
         };
@@ -328,7 +334,7 @@ impl AuthGuard {
             Ok(Some((name, scopes))) => Ok((RequestCaller { name, scopes: Some(scopes) }, scopes)),
             Ok(None) => Err(AccessRefusal::new(StatusCode::UNAUTHORIZED, 16, unknown)),
             Err(error) => {
-                self.server.tell_of_store(&error);
+                self.server.log_storing_failure(&error);
                 let message = "keys cannot be looked up at the moment";
                 Err(AccessRefusal::new(StatusCode::SERVICE_UNAVAILABLE, 14, message))
             }
@@ -337,7 +343,7 @@ impl AuthGuard {
 
     /// Security headers of every response. A handler may set a wider policy for its page before; the strict default
     /// applies otherwise.
-    fn add_headers(&self, headers: &mut HeaderMap, origin: Option<&HeaderValue>) {
+    fn add_security_headers(&self, headers: &mut HeaderMap, origin: Option<&HeaderValue>) {
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
         // Pages with scripts and styles bring their own policies.
@@ -346,7 +352,7 @@ impl AuthGuard {
             "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
         ));
         if let Some(origin) = origin
-            && self.is_known(origin)
+            && self.is_allowed_origin(origin)
         {
             headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
             headers.insert(header::VARY, HeaderValue::from_static("origin"));
@@ -356,13 +362,13 @@ impl AuthGuard {
 
 /// Returns the client address that a request is charged to: behind a trusted proxy the client's own, and the /64
 /// network of IPv6.
-fn client_name(request: &Parts) -> String {
+fn charged_client_name(request: &Parts) -> String {
     request.extensions.get::<ClientAddress>().map(ToString::to_string).unwrap_or_default()
 }
 
 /// Returns the key of a request: `Authorization: Bearer` of OTLP exporters, `api_key` of Phoenix clients, or
 /// `x-api-key`.
-fn given_key(headers: &HeaderMap) -> Option<&str> {
+fn read_api_key(headers: &HeaderMap) -> Option<&str> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let bearer = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(|value| {
         let (scheme, key) = value.split_once(' ')?;
@@ -373,7 +379,7 @@ fn given_key(headers: &HeaderMap) -> Option<&str> {
 
 /// Without keys, the `Host` header must name loopback. This stops DNS rebinding, where a foreign page lets its own name
 /// point to 127.0.0.1.
-fn check_host(request: &Parts) -> Result<(), AccessRefusal> {
+fn check_loopback_host(request: &Parts) -> Result<(), AccessRefusal> {
     if cross_site::is_addressed_to_loopback(&request.headers, &request.uri) {
         return Ok(());
     }

@@ -105,11 +105,11 @@ const MAX_UNEXPECTED_BYTES: u64 = 4 << 20;
 /// The same allowance over time, for connections that live long.
 const EXPECTED_BYTES_PER_SECOND: u64 = 1 << 10;
 /// Allowance for the head of a request.
-const REQUEST_BYTES: u64 = 64 << 10;
+const REQUEST_HEAD_BYTES: u64 = 64 << 10;
 /// Allowance for the framing of one part of a body.
 const FRAME_BYTES: u64 = 64;
 /// Number of read response bytes for which a client may send one byte of acknowledgement (HTTP/2 window updates).
-const ACKNOWLEDGED_PART: u64 = 16;
+const READ_BYTES_PER_ACKNOWLEDGED: u64 = 16;
 
 /// Shared by the connection's task, its requests, its response bodies and the registry.
 #[derive(Debug)]
@@ -165,7 +165,7 @@ impl ConnectionState {
     pub(super) fn begin_request(self: &Arc<ConnectionState>) -> ActiveRequest {
         self.has_asked.store(true, Ordering::Relaxed);
         self.active_requests.fetch_add(1, Ordering::Relaxed);
-        self.expected_bytes.fetch_add(REQUEST_BYTES, Ordering::Relaxed);
+        self.expected_bytes.fetch_add(REQUEST_HEAD_BYTES, Ordering::Relaxed);
         self.mark_progress();
         ActiveRequest { connection: Arc::clone(self) }
     }
@@ -184,7 +184,7 @@ impl ConnectionState {
 
     /// Raises the allowance for received bytes: HTTP/2 clients acknowledge what they read.
     pub(super) fn count_written(&self, bytes: usize) {
-        self.expected_bytes.fetch_add(bytes as u64 / ACKNOWLEDGED_PART, Ordering::Relaxed);
+        self.expected_bytes.fetch_add(bytes as u64 / READ_BYTES_PER_ACKNOWLEDGED, Ordering::Relaxed);
     }
 
     /// Raises the allowance by a part of a request body that a handler has read.

@@ -29,7 +29,7 @@ const RECENT_PROGRESS: Duration = Duration::from_secs(1);
 /// Maximum number of connections that are examined to find one to evict, which bounds the time under the lock.
 const MAX_INSPECTED: usize = 16;
 /// Maximum number of corrections of the examined order before a connection is chosen.
-const MAX_PASSES: usize = 4;
+const MAX_CORRECTION_PASSES: usize = 4;
 
 /// Limits on open connections.
 #[derive(Clone, Debug)]
@@ -136,7 +136,7 @@ impl OpenConnections {
         let before = of_address.keyless.len();
         of_address.group_mut(is_keyed).insert(entry);
         let after = of_address.keyless.len();
-        self.move_count(address, before, after);
+        self.update_keyless_count(address, before, after);
         self.all.insert(number, connection);
     }
 
@@ -154,13 +154,13 @@ impl OpenConnections {
             if of_address.len() == 0 {
                 self.by_address.remove(&address);
             }
-            self.move_count(address, before, after);
+            self.update_keyless_count(address, before, after);
         }
         Some(connection.state)
     }
 
     /// Keeps `keyless_counts` in step with the order of the address. An address without such connections has no entry.
-    fn move_count(&mut self, address: ClientAddress, before: usize, after: usize) {
+    fn update_keyless_count(&mut self, address: ClientAddress, before: usize, after: usize) {
         if before != after {
             self.keyless_counts.remove(&(before, address));
             if after > 0 {
@@ -189,8 +189,8 @@ impl OpenConnections {
 
     /// Corrects the positions of the first connections of an order. Each correction is paid for by progress or a key
     /// since the last one, so the cost is amortised.
-    fn refresh(&mut self, address: Option<ClientAddress>) {
-        for _ in 0..MAX_PASSES {
+    fn correct_stale_positions(&mut self, address: Option<ClientAddress>) {
+        for _ in 0..MAX_CORRECTION_PASSES {
             let inspected = self.iter_stalest(address, false).chain(self.iter_stalest(address, true));
             let is_stale = |number: &u64| {
                 self.all.get(number).is_some_and(|connection| {
@@ -212,15 +212,15 @@ impl OpenConnections {
 
     /// Finds the address that has to give up a connection for one of `newcomer`: the one with most connections
     /// without a key, or the newcomer itself if no other has more.
-    fn find_crowded(&mut self, newcomer: ClientAddress) -> ClientAddress {
-        self.refresh(Some(newcomer));
+    fn find_crowded_address(&mut self, newcomer: ClientAddress) -> ClientAddress {
+        self.correct_stale_positions(Some(newcomer));
         // The counts may be stale: a refresh can reveal keys, and then another address has most.
-        for _ in 0..MAX_PASSES {
+        for _ in 0..MAX_CORRECTION_PASSES {
             let Some((count, most)) = self.keyless_counts.last().copied() else { break };
             if count <= self.keyless_count(newcomer) {
                 break;
             }
-            self.refresh(Some(most));
+            self.correct_stale_positions(Some(most));
             if self.keyless_counts.last().is_some_and(|(_, address)| *address == most) {
                 return most;
             }
@@ -237,7 +237,7 @@ impl OpenConnections {
         crowded: ClientAddress,
         now: Instant,
     ) -> Option<u64> {
-        self.refresh(address);
+        self.correct_stale_positions(address);
         let candidates = self.iter_stalest(address, is_keyed).filter_map(|number| {
             let state = &self.all.get(&number)?.state;
             let may_go = state.address == crowded || is_without_progress(state, now);
@@ -249,15 +249,15 @@ impl OpenConnections {
 
     /// Finds an idle connection without a key that may be closed for one of `newcomer`.
     fn find_idle_keyless(&mut self, newcomer: ClientAddress, now: Instant) -> Option<u64> {
-        let crowded = self.find_crowded(newcomer);
+        let crowded = self.find_crowded_address(newcomer);
         self.find_idle(None, false, crowded, now).or_else(|| self.find_idle(Some(crowded), false, crowded, now))
     }
 
     /// Finds the connection of an address that has no key and is without progress for longest, whether idle or not.
     /// If the address is the newcomer's own, recent progress protects it: a client must not evict its own working
     /// connections.
-    fn find_busy(&mut self, address: ClientAddress, newcomer: ClientAddress, now: Instant) -> Option<u64> {
-        self.refresh(Some(address));
+    fn find_busy_keyless(&mut self, address: ClientAddress, newcomer: ClientAddress, now: Instant) -> Option<u64> {
+        self.correct_stale_positions(Some(address));
         let mut candidates = self.iter_stalest(Some(address), false);
         candidates.find(|number| {
             let state = self.all.get(number).map(|connection| &connection.state);
@@ -308,7 +308,7 @@ impl ConnectionRegistry {
     fn admit_at(self: &Arc<ConnectionRegistry>, peer: SocketAddr, now: Instant) -> Option<ConnectionSlot> {
         let address = ClientAddress::from_ip(peer.ip());
         let mut open = self.lock();
-        let Some(admission) = self.decide(&mut open, peer, now) else {
+        let Some(admission) = self.decide_admission(&mut open, peer, now) else {
             let count = open.count_for_address(address);
             drop(open);
             self.report_refusal(address, count);
@@ -329,7 +329,12 @@ impl ConnectionRegistry {
     }
 
     /// Applies the policy of the module's documentation. `None` refuses the connection.
-    fn decide(&self, open: &mut OpenConnections, peer: SocketAddr, now: Instant) -> Option<ConnectionAdmission> {
+    fn decide_admission(
+        &self,
+        open: &mut OpenConnections,
+        peer: SocketAddr,
+        now: Instant,
+    ) -> Option<ConnectionAdmission> {
         let address = ClientAddress::from_ip(peer.ip());
         let is_proxy = self.limits.trusted_proxies.iter().any(|network| network.contains(peer.ip()));
         let per_address = self.limits.per_address.filter(|_| !is_proxy).unwrap_or(usize::MAX);
@@ -344,7 +349,7 @@ impl ConnectionRegistry {
             if admission.victim.is_none() {
                 admission.restriction = Some(ConnectionRestriction::Address);
                 if of_address >= per_address.saturating_add(ADDRESS_RESERVE) {
-                    admission.victim = Some(open.find_busy(address, address, now)?);
+                    admission.victim = Some(open.find_busy_keyless(address, address, now)?);
                 }
             }
         } else if open.all.len() >= total - total / RESERVE_PART {
@@ -353,10 +358,10 @@ impl ConnectionRegistry {
         }
         // No slot is left at all: a connection without a key goes, and an idle one with a key as the last resort.
         if admission.victim.is_none() && open.all.len() >= total {
-            let crowded = open.find_crowded(address);
+            let crowded = open.find_crowded_address(address);
             admission.victim = open
                 .find_idle_keyless(address, now)
-                .or_else(|| open.find_busy(crowded, address, now))
+                .or_else(|| open.find_busy_keyless(crowded, address, now))
                 .or_else(|| open.find_idle(None, true, crowded, now));
             if admission.victim.is_none() {
                 open.refused_at = Some(now);

@@ -14,7 +14,7 @@ pub(crate) struct DerivedChecks {
 
 /// Derives the checks from the rule that decided; `None` if no check follows. `tool` is the tool that the wrong steps
 /// call.
-pub(crate) fn describe_derived_checks(rule: &str, tool: &str) -> Option<DerivedChecks> {
+pub(crate) fn derive_checks(rule: &str, tool: &str) -> Option<DerivedChecks> {
     match rule {
         "call.unknown_tool" | "thought.unknown_tool" | "request.unknown_tool"
             if !tool.is_empty() && !tool.ends_with('…') =>
@@ -42,10 +42,10 @@ mod tests {
 
     #[test]
     fn only_certain_checks_are_derived() {
-        let checks = |rule: &str| describe_derived_checks(rule, "teleport").map(|checks| (checks.field, checks.value));
+        let checks = |rule: &str| derive_checks(rule, "teleport").map(|checks| (checks.field, checks.value));
         assert_eq!(checks("call.unknown_tool"), Some(("must_not_call", json!(["teleport"]))));
         assert_eq!(checks("outcome.crashed"), Some(("answer_matches", json!([r"\S"]))));
-        assert_eq!(describe_derived_checks("call.unknown_tool", ""), None);
+        assert_eq!(derive_checks("call.unknown_tool", ""), None);
         // A model's opinion, and rules that know only that something was wrong.
         assert_eq!([checks(""), checks("call.schema"), checks("thought.other_tool")], [None, None, None]);
     }

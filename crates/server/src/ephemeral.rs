@@ -59,9 +59,9 @@ pub fn run_ephemeral_server(
         announce(EphemeralAddresses { http: running.http, grpc: running.grpc }).map_err(ServerStartError::System)?;
         let stopped = async {
             tokio::select! {
-                () = receive_signal(&mut terminate) => {}
-                () = receive_signal(&mut interrupt) => {}
-                () = receive_signal(&mut hang_up) => {}
+                () = wait_for_signal(&mut terminate) => {}
+                () = wait_for_signal(&mut interrupt) => {}
+                () = wait_for_signal(&mut hang_up) => {}
                 () = wait_for_parent_end(parent, stdin_closed) => {}
             }
         };
@@ -75,7 +75,7 @@ pub fn run_ephemeral_server(
 
 /// Waits for a signal. Never resolves if the handler could not be installed: the default action of the signal then
 /// ends the process.
-async fn receive_signal(signal: &mut io::Result<tokio::signal::unix::Signal>) {
+async fn wait_for_signal(signal: &mut io::Result<tokio::signal::unix::Signal>) {
     match signal {
         Ok(signal) => drop(signal.recv().await),
         Err(_) => std::future::pending().await,

@@ -1,7 +1,7 @@
 //! Looks up an evaluator by its name: title, labels, scale of its scores, and confidence intervals on that scale.
 //! Stored verdicts may name evaluators whose rubric was removed since, so every lookup has a fallback.
 
-use gradus_eval::evaluator::{Evaluator, OFFLINE, RULES};
+use gradus_eval::evaluator::{Evaluator, OFFLINE_JUDGE, RULES_JUDGE};
 use gradus_eval::evaluator_selection::find_rule_evaluator;
 use gradus_eval::report::MetricResult;
 use gradus_eval::scale::ScoreScale;
@@ -24,7 +24,7 @@ pub(crate) fn find_evaluator_title(settings: &ReloadableSettings, evaluator: &st
 }
 
 /// Formats the subject of a verdict: the evaluator, and the step if it is about one.
-pub(crate) fn about_step(settings: &ReloadableSettings, evaluator: &str, step: Option<u32>) -> String {
+pub(crate) fn format_verdict_subject(settings: &ReloadableSettings, evaluator: &str, step: Option<u32>) -> String {
     let title = find_evaluator_title(settings, evaluator);
     step.map_or(title.clone(), |step| format!("{title}, step {step}"))
 }
@@ -44,19 +44,19 @@ pub(crate) fn find_evaluator_labels(settings: &ReloadableSettings, evaluator: &s
 
 /// Returns the evaluator, if every grading rule that has it answers it by rules and not by a model. Stored verdicts
 /// may be of an earlier configuration.
-pub(crate) fn find_live_rules<'s>(settings: &'s ReloadableSettings, evaluator: &str) -> Option<&'s Evaluator> {
+pub(crate) fn find_rules_evaluator<'s>(settings: &'s ReloadableSettings, evaluator: &str) -> Option<&'s Evaluator> {
     let mut all = settings.rules.iter().flat_map(|rule| &rule.evaluators).filter(|known| &*known.name == evaluator);
     let first = all.next()?;
-    let is_by_rules = |known: &Evaluator| matches!(&*known.judge, OFFLINE | RULES);
+    let is_by_rules = |known: &Evaluator| matches!(&*known.judge, OFFLINE_JUDGE | RULES_JUDGE);
     (is_by_rules(first) && all.all(is_by_rules)).then_some(first)
 }
 
 /// Whether the evaluator is answered by rules that notice mistakes and confirm nothing.
 pub(crate) fn gives_only_flags(settings: &ReloadableSettings, evaluator: &str) -> bool {
-    find_live_rules(settings, evaluator).is_some_and(|known| {
+    find_rules_evaluator(settings, evaluator).is_some_and(|known| {
         let metric =
             MetricResult { name: known.name.to_string(), judge: known.judge.to_string(), ..MetricResult::default() };
-        metric.is_flags_of_rules()
+        metric.is_from_flagging_rules()
     })
 }
 

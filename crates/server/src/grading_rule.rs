@@ -128,7 +128,7 @@ impl GradingRule {
             }
             // A budget of 0 is allowed: it pauses the rule. A budget above 0 that cannot pay for one answer is a
             // mistake.
-            if let Some(answer) = judge.as_ref().and_then(|judge| judge.most_an_answer_costs())
+            if let Some(answer) = judge.as_ref().and_then(|judge| judge.max_answer_cost_usd())
                 && (f64::MIN_POSITIVE..answer).contains(&budget)
             {
                 return Err(GradingRuleError::BudgetBelowOneAnswer { rule: name, budget, answer });
@@ -191,8 +191,8 @@ impl GradingRule {
     }
 
     /// Whether the rule has questions for a model. A rule with a model and offline evaluators only never asks it.
-    pub(crate) fn asks_a_model(&self) -> bool {
-        self.judge.is_some() && self.evaluators.iter().any(Evaluator::asks_a_model)
+    pub(crate) fn asks_model(&self) -> bool {
+        self.judge.is_some() && self.evaluators.iter().any(Evaluator::asks_model)
     }
 
     /// Returns the displayed pattern: `*` if the rule has none.

@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 use crate::client_address::ClientAddress;
 use crate::logging::report_store_failure;
 use crate::queries::{QueryKind, QueryRefusal};
-use crate::spilled_body::spill_failure;
+use crate::spilled_body::spill_store_error;
 use crate::state::ServerState;
 
 /// An error response. The message is for the caller: it must not repeat recorded text or secrets.
@@ -92,23 +92,23 @@ impl IntoResponse for ApiError {
 }
 
 /// Runs a short query in the query pool, within its time budget; callers take turns.
-pub(crate) async fn run_store_query<T: Send + 'static>(
+pub(crate) async fn run_short_query<T: Send + 'static>(
     server: &Arc<ServerState>,
     read: impl FnOnce(&ServerState) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
     run_query(server, QueryKind::Rows, read).await
 }
 
-/// As [`run_store_query`] for queries that load whole traces or runs. Fewer of them run at once, since each may hold
+/// As [`run_short_query`] for queries that load whole traces or runs. Fewer of them run at once, since each may hold
 /// much memory.
-pub(crate) async fn blocking_large<T: Send + 'static>(
+pub(crate) async fn run_large_query<T: Send + 'static>(
     server: &Arc<ServerState>,
     read: impl FnOnce(&ServerState) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
     run_query(server, QueryKind::Large, read).await
 }
 
-/// As [`run_store_query`], but also renders the response on the query thread, so that no async thread is blocked by
+/// As [`run_short_query`], but also renders the response on the query thread, so that no async thread is blocked by
 /// serialization.
 pub(crate) async fn respond_to_query<T: IntoResponse>(
     server: &Arc<ServerState>,
@@ -129,8 +129,8 @@ pub(crate) async fn respond_json<T: Serialize>(
     run_query(server, kind, move |server| {
         let value = read(server)?;
         let mut out = server.spill_writer(client);
-        serde_json::to_writer(&mut out, &value).map_err(|error| spill_failure(&error.into()))?;
-        let body = out.into_body().map_err(|error| spill_failure(&error))?;
+        serde_json::to_writer(&mut out, &value).map_err(|error| spill_store_error(&error.into()))?;
+        let body = out.into_body().map_err(|error| spill_store_error(&error))?;
         Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
     })
     .await
@@ -148,7 +148,7 @@ async fn run_query<T: Send + 'static>(
 
 /// Runs blocking work outside the query pool, for requests that must not wait for queries: senders, changes of
 /// settings, metrics.
-pub(crate) async fn blocking_sender<T: Send + 'static>(
+pub(crate) async fn run_outside_pool<T: Send + 'static>(
     server: &Arc<ServerState>,
     read: impl FnOnce(&ServerState) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {

@@ -6,7 +6,7 @@ use std::io::{Error, Write as _};
 use std::path::Path;
 
 /// Beside the database and not in it, so that a copy of the database does not reveal the key.
-const FILE_NAME: &str = "redaction.key";
+const KEY_FILE_NAME: &str = "redaction.key";
 /// Number of digest digits that are shown. Ten are 40 bits: collisions are improbable among thousands of people.
 const SHOWN_DIGITS: usize = 10;
 
@@ -18,12 +18,12 @@ impl IdentityKey {
     /// Reads the key file of a store, or creates one that only the owner can read. Losing the file means that later
     /// labels of a person do not match earlier ones.
     pub(super) fn load(data: &Path) -> std::io::Result<IdentityKey> {
-        let path = data.join(FILE_NAME);
+        let path = data.join(KEY_FILE_NAME);
         let text = match std::fs::read(&path) {
             Ok(text) if !text.is_empty() => text,
             _ => {
                 let key = gradus_store::new_key().map_err(Error::other)?;
-                gradus_store::create_private(&path)?.write_all(key.as_bytes())?;
+                gradus_store::create_private_file(&path)?.write_all(key.as_bytes())?;
                 key.into_bytes()
             }
         };

@@ -2,33 +2,33 @@
 //! times their text as `serde_json::Value`: `[0],` is four bytes and becomes a list with room for four values.
 
 /// Memory of one list element or object entry: the value, and the growth of the container.
-const ELEMENT: usize = 120;
+const ELEMENT_BYTES: usize = 120;
 /// Memory that the first element of a list allocates: room for four values.
-const ARRAY: usize = 320;
+const ARRAY_BYTES: usize = 320;
 /// Memory that the first entry of an object allocates: room for four keys and values, and a hash table.
-const OBJECT: usize = 480;
+const OBJECT_BYTES: usize = 480;
 /// Memory of a text in addition to its bytes.
-const TEXT: usize = 32;
+const TEXT_BYTES: usize = 32;
 
 /// Returns an upper bound on the memory that a document takes as `serde_json::Value`, in one pass without allocating.
 /// Invalid JSON gives some number: the parser rejects it later.
 pub(super) fn estimate_parsed_size(text: &[u8]) -> usize {
-    let mut size = ELEMENT;
+    let mut size = ELEMENT_BYTES;
     let mut at = 0;
     while let Some(byte) = text.get(at) {
         at += 1;
         match byte {
-            b',' => size += ELEMENT,
+            b',' => size += ELEMENT_BYTES,
             // Empty lists and objects allocate nothing.
             b'[' | b'{' => {
                 let next = text[at..].iter().find(|byte| !byte.is_ascii_whitespace());
                 if !matches!(next, Some(b']' | b'}')) {
-                    size += ELEMENT + if *byte == b'[' { ARRAY } else { OBJECT };
+                    size += ELEMENT_BYTES + if *byte == b'[' { ARRAY_BYTES } else { OBJECT_BYTES };
                 }
             }
             b'"' => {
                 let end = find_string_end(&text[at..]);
-                size += TEXT + end;
+                size += TEXT_BYTES + end;
                 at += end + 1;
             }
             _ => {}

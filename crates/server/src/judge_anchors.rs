@@ -66,7 +66,7 @@ impl AnchorSet {
     }
 
     /// Whether the last two rounds have more changed labels than the flips of the first explain.
-    pub(crate) fn is_moved(&self) -> bool {
+    pub(crate) fn has_drifted(&self) -> bool {
         let (Some(first), Some(previous), Some(last)) = (self.first, self.previous, self.last) else { return false };
         let is_uneven = |round: AnchorRound| {
             fisher_exact_greater(round.changed, round.asked, first.changed, first.asked) < MAX_P_VALUE
@@ -91,7 +91,7 @@ impl AnchorSet {
 
 /// A set with its key.
 #[derive(Clone, Debug)]
-pub(crate) struct KnownAnchorSet {
+pub(crate) struct KeyedAnchorSet {
     pub(crate) rule: String,
     pub(crate) evaluator: String,
     pub(crate) judge: String,
@@ -99,7 +99,7 @@ pub(crate) struct KnownAnchorSet {
     pub(crate) set: AnchorSet,
 }
 
-impl KnownAnchorSet {
+impl KeyedAnchorSet {
     pub(crate) fn to_row(&self) -> AnchorSetRow {
         AnchorSetRow {
             rule: self.rule.clone(),
@@ -112,8 +112,8 @@ impl KnownAnchorSet {
 }
 
 /// Loads the sets of the configured judges. Other sets are not asked any more.
-pub(crate) fn current_anchor_sets(store: &Store, rules: &[GradingRule]) -> Result<Vec<KnownAnchorSet>, StoreError> {
-    let is_current = |known: &KnownAnchorSet| {
+pub(crate) fn current_anchor_sets(store: &Store, rules: &[GradingRule]) -> Result<Vec<KeyedAnchorSet>, StoreError> {
+    let is_current = |known: &KeyedAnchorSet| {
         let own = rules.iter().filter(|rule| rule.name == known.rule);
         own.flat_map(|rule| &rule.evaluators).any(|evaluator| {
             *evaluator.name == *known.evaluator
@@ -125,11 +125,11 @@ pub(crate) fn current_anchor_sets(store: &Store, rules: &[GradingRule]) -> Resul
 }
 
 /// Loads all sets that have anchors.
-pub(crate) fn load_anchor_sets(store: &Store) -> Result<Vec<KnownAnchorSet>, StoreError> {
+pub(crate) fn load_anchor_sets(store: &Store) -> Result<Vec<KeyedAnchorSet>, StoreError> {
     let read = |row: AnchorSetRow| {
         let set: AnchorSet = serde_json::from_str(&row.state).ok()?;
         let AnchorSetRow { rule, evaluator, judge, rubric_hash, .. } = row;
-        (!set.anchors.is_empty()).then_some(KnownAnchorSet { rule, evaluator, judge, rubric_hash, set })
+        (!set.anchors.is_empty()).then_some(KeyedAnchorSet { rule, evaluator, judge, rubric_hash, set })
     };
     Ok(store.anchor_sets()?.into_iter().filter_map(read).collect())
 }
@@ -147,19 +147,19 @@ mod tests {
             }
             set
         };
-        assert_eq!([0, 3, 6, 7, 20].map(|last| set(0, last).is_moved()), [false, false, false, true, true]);
-        assert_eq!([7, 12, 13].map(|last| set(4, last).is_moved()), [false, false, true]);
-        assert!(!set(20, 0).is_moved());
+        assert_eq!([0, 3, 6, 7, 20].map(|last| set(0, last).has_drifted()), [false, false, false, true, true]);
+        assert_eq!([7, 12, 13].map(|last| set(4, last).has_drifted()), [false, false, true]);
+        assert!(!set(20, 0).has_drifted());
         let mut young = AnchorSet::default();
         young.add_round(AnchorRound { at_ns: 5, asked: 20, changed: 1 });
-        assert_eq!((young.is_moved(), young.changed_share()), (false, None));
+        assert_eq!((young.has_drifted(), young.changed_share()), (false, None));
         // One uneven round among even ones is chance.
         for changed in [1, 20, 2, 20] {
             young.add_round(AnchorRound { at_ns: 6, asked: 20, changed });
-            assert!(!young.is_moved(), "{changed}");
+            assert!(!young.has_drifted(), "{changed}");
         }
         young.add_round(AnchorRound { at_ns: 7, asked: 20, changed: 20 });
-        assert!(young.is_moved());
+        assert!(young.has_drifted());
         assert_eq!(set(1, 9).describe(), "9 of 20 answers changed (1 of 20 when they were first repeated)");
     }
 }

@@ -9,7 +9,7 @@ use super::client_address::ClientAddress;
 
 /// The memory budget compares the rates of these and cuts off the slowest when small clients find no memory.
 #[derive(Debug)]
-pub(super) struct LargeArrival {
+pub(super) struct ArrivingLargeBody {
     pub(super) client: ClientAddress,
     pub(super) begun_at: Instant,
     pub(super) bytes: AtomicUsize,
@@ -17,9 +17,9 @@ pub(super) struct LargeArrival {
     pub(super) waker: Mutex<Option<Waker>>,
 }
 
-impl LargeArrival {
-    pub(super) fn new(client: ClientAddress) -> LargeArrival {
-        LargeArrival {
+impl ArrivingLargeBody {
+    pub(super) fn new(client: ClientAddress) -> ArrivingLargeBody {
+        ArrivingLargeBody {
             client,
             begun_at: Instant::now(),
             bytes: AtomicUsize::new(0),
@@ -54,7 +54,7 @@ impl LargeArrival {
         self.is_cut_off.load(Ordering::Acquire)
     }
 
-    /// As `is_cut_off`, and registers the task to be woken by [`LargeArrival::cut_off`]. The waker is stored before the
+    /// As `is_cut_off`, and registers the task to be woken by [`ArrivingLargeBody::cut_off`]. The waker is stored before the
     /// flag is read, so that a call in between is not missed.
     pub(super) fn poll_cut_off(&self, context: &Context<'_>) -> bool {
         *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(context.waker().clone());

@@ -13,7 +13,7 @@ mod api;
 mod auth;
 mod bulk_trial;
 mod bulk_trial_registry;
-mod call_hold;
+mod call_reservation;
 mod caller;
 mod client_address;
 mod clock;
@@ -91,7 +91,7 @@ pub use clock::now_ns;
 pub use ephemeral::{EphemeralAddresses, run_ephemeral_server};
 pub use grading_rule::GradingRuleError;
 pub use listen::ListenerBindError;
-pub use live::words_of;
+pub use live::rebuild_search_text;
 pub use logging::LogFormat;
 pub use serve_defaults::HTTP_ADDRESS;
 pub use serve_section::{RetentionSection, RuleSection, ServeSection};
@@ -167,7 +167,7 @@ pub fn run_server(read_config: ConfigReader<'_>, format: LogFormat) -> Result<()
 
 /// Opens the store. Its write queue may hold half of the memory budget of requests.
 fn open_store(settings: &ServerSettings) -> Result<Store, StoreError> {
-    Store::open_at(&settings.store, StoreOptions { most_queued_bytes: settings.memory_bytes / 2 })
+    Store::open_at(&settings.store, StoreOptions { max_queued_bytes: settings.memory_bytes / 2 })
 }
 
 fn build_runtime() -> Result<tokio::runtime::Runtime, ServerStartError> {
@@ -252,7 +252,7 @@ impl RunningServer {
         };
         let server = ServerState::new(store, settings, reloadable);
         let server = Arc::new(server.map_err(ServerStartError::System)?);
-        server.refresh_alerts();
+        server.reload_alert_rules();
         let guard = Arc::new(auth::AuthGuard::new(Arc::clone(&server)));
         let router = router::build_router(Arc::clone(&server))
             .layer(axum::middleware::from_fn_with_state(guard, auth::authorize_request));
@@ -366,7 +366,7 @@ async fn enforce_retention(server: Arc<ServerState>) {
         // Of several servers on one database, only one deletes old traces.
         if has_limit && server.store.is_leader() {
             let store = Arc::clone(&server.store);
-            let step = tokio::task::spawn_blocking(move || store.retain_step(retention, now_ns())?.wait()).await;
+            let step = tokio::task::spawn_blocking(move || store.run_retention_step(retention, now_ns())?.wait()).await;
             match step {
                 Ok(Ok(removed)) => {
                     has_more = removed.has_more && removed.traces > 0;
@@ -381,22 +381,22 @@ async fn enforce_retention(server: Arc<ServerState>) {
             let (traces, spans) = std::mem::take(&mut removed_in_all);
             tracing::info!(traces, spans, "deleted the oldest traces (serve.retention)");
             let store = Arc::clone(&server.store);
-            if let Ok(Err(error)) = tokio::task::spawn_blocking(move || store.give_back_room(now_ns())).await {
+            if let Ok(Err(error)) = tokio::task::spawn_blocking(move || store.free_disk_space(now_ns())).await {
                 tracing::warn!(%error, "failed to shrink the store; retrying later");
             }
         }
-        settle_annotations(&server).await;
+        attach_waiting_annotations(&server).await;
         tokio::time::sleep(if has_more { BETWEEN_STEPS } else { EVERY }).await;
     }
 }
 
 /// Attaches annotations that arrived before their spans. `after` is the cursor of the store: each call examines a
 /// bounded number of rows, and `None` ends the pass.
-async fn settle_annotations(server: &Arc<ServerState>) {
+async fn attach_waiting_annotations(server: &Arc<ServerState>) {
     let forget_before_ns = server.reloadable().retention.max_age_ns.map(|age| now_ns().saturating_sub(age));
     let mut after = Some(0);
     while let Some(from) = after {
-        let settled = match server.store.settle_annotations(from, forget_before_ns) {
+        let settled = match server.store.resolve_waiting_annotations(from, forget_before_ns) {
             Ok(written) => written.wait_async().await,
             Err(error) => Err(error),
         };

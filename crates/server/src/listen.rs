@@ -34,11 +34,11 @@ use super::{auth, logging, phoenix};
 use crate::throttled_log::ThrottledLog;
 
 /// The read buffer of one HTTP/1 connection. It also bounds the head of a request.
-const BUFFER: usize = 32 << 10;
+const READ_BUFFER_BYTES: usize = 32 << 10;
 /// How long requests may take to finish when the server stops.
-const GRACE: Duration = Duration::from_secs(4);
+const STOP_GRACE: Duration = Duration::from_secs(4);
 /// How long a client has to read the notice that its connection is closed.
-const GOODBYE: Duration = Duration::from_secs(1);
+const CLOSE_NOTICE_GRACE: Duration = Duration::from_secs(1);
 /// Maximum number of concurrent requests on one HTTP/2 connection.
 const MAX_STREAMS: u32 = 100;
 /// Flow-control window of HTTP/2: unread request bytes of one connection.
@@ -51,17 +51,17 @@ const STREAM_BYTES: usize = 8 << 10;
 const HEADER_BYTES: usize = 300;
 /// Maximum size of all headers of a request, counted as RFC 9113 section 6.5.2 does: 32 bytes each in addition to
 /// name and value.
-const MAX_HEADER_LIST: u32 = 16 << 10;
+const MAX_HEADER_LIST_BYTES: u32 = 16 << 10;
 /// Maximum number of streams in a row that are refused for lack of memory before an HTTP/2 connection is closed.
 const MAX_REFUSED_STREAMS: usize = 8;
 /// Maximum size of a response that is sent even when the memory budget is used up, such as a refusal.
-const TINY_RESPONSE: usize = 2 << 10;
+const MAX_TINY_RESPONSE_BYTES: usize = 2 << 10;
 /// Maximum size of a response in memory. Larger ones are written to a temporary file and sent from there.
 const MAX_RESPONSE_IN_MEMORY: u64 = 1 << 20;
 /// Maximum number of refused connections that are answered at the same time.
 const MAX_ANSWERED_REFUSALS: usize = 32;
 /// The backlog of the listening socket. The kernel may have a lower limit (`somaxconn`).
-const MAX_UNACCEPTED: u32 = 4096;
+const LISTEN_BACKLOG: u32 = 4096;
 
 /// An address that the server cannot listen on, with the option that chose it and what the user can do.
 #[derive(Debug, thiserror::Error)]
@@ -79,7 +79,7 @@ pub(super) fn bind_listener(address: SocketAddr, option: &'static str) -> Result
         let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;
-        socket.listen(MAX_UNACCEPTED)
+        socket.listen(LISTEN_BACKLOG)
     };
     open().map_err(|source: std::io::Error| {
         let advice = match source.kind() {
@@ -137,7 +137,7 @@ pub(super) async fn serve_connections(
         tracing::error!(%error, "failed to start accepting connections");
     }
     let _ = has_ended.await;
-    let _ = tokio::time::timeout(GRACE, all_closed.recv()).await;
+    let _ = tokio::time::timeout(STOP_GRACE, all_closed.recv()).await;
 }
 
 /// Accepts connections until the server stops, on a thread of its own. If the shared async threads did it, the kernel's
@@ -196,12 +196,12 @@ async fn serve_connection(
     let state = Arc::clone(&slot.state);
     let executor = StreamExecutor { server: Arc::clone(&server) };
     let mut builder = Builder::new(executor);
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(timeouts.header).max_buf_size(BUFFER);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(timeouts.header).max_buf_size(READ_BUFFER_BYTES);
     builder
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(MAX_STREAMS)
-        .max_header_list_size(MAX_HEADER_LIST)
+        .max_header_list_size(MAX_HEADER_LIST_BYTES)
         .initial_stream_window_size(RECEIVE_WINDOW)
         .initial_connection_window_size(RECEIVE_WINDOW)
         .max_send_buf_size(SEND_BUFFER)
@@ -230,7 +230,7 @@ async fn serve_connection(
     if matches!(reason, ConnectionCloseReason::Idle | ConnectionCloseReason::NoRequest | ConnectionCloseReason::Memory)
     {
         connection.as_mut().graceful_shutdown();
-        let _ = tokio::time::timeout(GOODBYE, connection).await;
+        let _ = tokio::time::timeout(CLOSE_NOTICE_GRACE, connection).await;
     }
 }
 
@@ -299,7 +299,7 @@ async fn answer_request(
     };
     let mut answered =
         AnsweredRequest { connection: Arc::clone(&connection), active, memory, stall_timeout: timeouts.stall };
-    let (header_list, headers) = header_bytes(request.headers());
+    let (header_list, headers) = measure_headers(request.headers());
     let head = STREAM_BYTES + headers + request.uri().path().len();
     let refused = answered.memory.request.grow_if_small_patiently(head).await.err();
     let refused_streams = connection.count_refused_stream(refused.is_some());
@@ -313,7 +313,7 @@ async fn answer_request(
         return Ok(track_response(&server, answered, client, respond_memory_refusal(refusal)).await);
     }
     // hyper checks this for HTTP/2 only.
-    if header_list > MAX_HEADER_LIST as usize {
+    if header_list > MAX_HEADER_LIST_BYTES as usize {
         let response = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.into_response();
         return Ok(track_response(&server, answered, client, response).await);
     }
@@ -344,7 +344,7 @@ async fn answer_request(
 }
 
 /// Returns the size of the headers as HTTP/2 counts it, and the estimated memory that they take.
-fn header_bytes(headers: &HeaderMap) -> (usize, usize) {
+fn measure_headers(headers: &HeaderMap) -> (usize, usize) {
     let (mut count, mut bytes) = (0, 0);
     for (name, value) in headers {
         count += 1;
@@ -394,7 +394,7 @@ async fn track_response(
             },
             Err(refusal) => refusal,
         }
-    } else if bytes <= TINY_RESPONSE {
+    } else if bytes <= MAX_TINY_RESPONSE_BYTES {
         answered.memory.response.grow_anyway(bytes);
         return Response::from_parts(parts, TrackedBody::from_buffered(body, answered));
     } else {

@@ -22,7 +22,7 @@ impl Default for LiveCalibrations {
 
 /// The judge and the rubric that a stored outcome names.
 #[derive(Deserialize)]
-struct JudgeOfOutcome<'l> {
+struct OutcomeJudge<'l> {
     #[serde(borrow)]
     judge: std::borrow::Cow<'l, str>,
     #[serde(borrow, default)]
@@ -30,8 +30,8 @@ struct JudgeOfOutcome<'l> {
 }
 
 /// Whether an outcome comes from this judge and rubric. Older outcomes may come from another configuration.
-pub(crate) fn is_case_of(evaluator: &EvaluatorRecord, row: &JudgedCaseRow) -> bool {
-    serde_json::from_str::<JudgeOfOutcome<'_>>(&row.line)
+pub(crate) fn is_case_judged_by(evaluator: &EvaluatorRecord, row: &JudgedCaseRow) -> bool {
+    serde_json::from_str::<OutcomeJudge<'_>>(&row.line)
         .is_ok_and(|given| given.judge == evaluator.judge && given.rubric_hash == evaluator.rubric_hash)
 }
 
@@ -104,7 +104,7 @@ impl LiveCalibrations {
         let mut population = JudgedPopulation::by_labels(std::slice::from_ref(record));
         let (mut labels, mut other_count) = (Vec::<(String, Vec<String>)>::new(), 0_u64);
         let is_cut = store.visit_judged_cases(filter, evaluator, i64::MAX, |row| {
-            if !is_case_of(record, &row) {
+            if !is_case_judged_by(record, &row) {
                 other_count += u64::from(row.label.is_some());
                 return;
             }

@@ -102,7 +102,7 @@ pub(crate) fn compare_live(
         let most = format_count(MAX_COMPARED_RUNS as u64);
         comparison.task_mix.push(format!("Only the latest {most} runs are compared of {}.", cut.join(" and ")));
     }
-    add_paths(&server.store, &mut comparison)?;
+    add_stored_paths(&server.store, &mut comparison)?;
     comparison.failure_groups = find_group_changes(&server.store, &read)?;
     Ok(comparison)
 }
@@ -175,7 +175,7 @@ fn to_judged_head(run: &ComparedRunRow) -> JudgedHead<'_> {
 }
 
 /// Adds the tool calls of the runs to the first flips.
-fn add_paths(store: &Store, comparison: &mut VersionComparison) -> Result<(), ApiError> {
+fn add_stored_paths(store: &Store, comparison: &mut VersionComparison) -> Result<(), ApiError> {
     let mut known: HashMap<String, Option<String>> = HashMap::new();
     let mut find = |id: &str| -> Result<Option<String>, ApiError> {
         if let Some(path) = known.get(id) {

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 use super::client_address::ClientAddress;
-use crate::large_arrival::LargeArrival;
+use crate::large_arrival::ArrivingLargeBody;
 use crate::throttled_log::ThrottledLog;
 
 /// A quarter of the budget is the reserve. Only clients that hold at most 1 / `GUARANTEED_PART` of the budget may use
@@ -22,10 +22,10 @@ use crate::throttled_log::ThrottledLog;
 const RESERVE_PART: usize = 4;
 const GUARANTEED_PART: usize = 16;
 /// The last sixteenth of the budget, inside the reserve, is for small clients. Those hold at most 1 /
-/// `SMALL_CLIENT_PART` of the budget (256 KB of 128 MB), but at least `MIN_SMALL_CLIENT`, which a few requests need.
+/// `SMALL_CLIENT_PART` of the budget (256 KB of 128 MB), but at least `MIN_SMALL_CLIENT_BYTES`, which a few requests need.
 const SMALL_RESERVE_PART: usize = 16;
 const SMALL_CLIENT_PART: usize = 512;
-const MIN_SMALL_CLIENT: usize = 64 << 10;
+const MIN_SMALL_CLIENT_BYTES: usize = 64 << 10;
 /// Unread responses hold at most half of the budget, so that slow readers cannot block ingest.
 const RESPONSE_PART: usize = 2;
 /// How long a request waits for others to release memory before it is refused.
@@ -34,7 +34,7 @@ const MAX_WAIT: Duration = Duration::from_millis(500);
 const CUT_OFF_INTERVAL: Duration = Duration::from_millis(150);
 /// Maximum number of requests that wait for memory. What they hold meanwhile is not counted, so their number is
 /// bounded.
-const MAX_WAITING: usize = 256;
+const MAX_WAITING_REQUESTS: usize = 256;
 /// The health check reports overload for this long after a refusal, so that a load balancer polling it notices.
 pub(super) const OVERLOAD_REPORT: Duration = Duration::from_secs(5);
 
@@ -84,7 +84,7 @@ struct BudgetState {
     starved_at: Option<Instant>,
     waiting: usize,
     /// Large bodies that are still arriving and may be cut off.
-    arrivals: Vec<Arc<LargeArrival>>,
+    arrivals: Vec<Arc<ArrivingLargeBody>>,
 }
 
 /// Memory that one request or response holds; released on drop.
@@ -128,11 +128,11 @@ impl MemoryBudget {
     }
 
     /// Registers a large body, which may be cut off until [`MemoryBudget::end_arrival`].
-    pub(super) fn begin_arrival(&self, arrival: Arc<LargeArrival>) {
+    pub(super) fn begin_arrival(&self, arrival: Arc<ArrivingLargeBody>) {
         self.shared.lock().arrivals.push(arrival);
     }
 
-    pub(super) fn end_arrival(&self, arrival: &Arc<LargeArrival>) {
+    pub(super) fn end_arrival(&self, arrival: &Arc<ArrivingLargeBody>) {
         self.shared.lock().arrivals.retain(|known| !Arc::ptr_eq(known, arrival));
     }
 
@@ -162,14 +162,14 @@ impl SharedBudget {
     }
 
     /// Returns the maximum that a small client holds, in bytes.
-    fn small_client(&self) -> usize {
-        (self.total / SMALL_CLIENT_PART).max(MIN_SMALL_CLIENT).min(self.total / GUARANTEED_PART)
+    fn max_small_client_bytes(&self) -> usize {
+        (self.total / SMALL_CLIENT_PART).max(MIN_SMALL_CLIENT_BYTES).min(self.total / GUARANTEED_PART)
     }
 
     /// Returns the fill level of the whole budget up to which a client that holds this many bytes may grow: the steps
     /// of the module's documentation.
     fn limit_for(&self, held: usize) -> usize {
-        if held <= self.small_client() {
+        if held <= self.max_small_client_bytes() {
             self.total
         } else if held <= self.total / GUARANTEED_PART {
             self.total - self.total / SMALL_RESERVE_PART
@@ -185,7 +185,7 @@ impl SharedBudget {
 
     /// Whether a client is small with this many more bytes.
     fn is_small(&self, client: ClientAddress, bytes: usize) -> bool {
-        self.lock().held_with(client, bytes) <= self.small_client()
+        self.lock().held_with(client, bytes) <= self.max_small_client_bytes()
     }
 
     /// Cuts off the large body with the lowest rate. One at a time: while a body that was cut off has not released its
@@ -197,7 +197,7 @@ impl SharedBudget {
             if state.arrivals.iter().any(|arrival| arrival.is_cut_off()) {
                 return;
             }
-            let by_rate = |one: &&Arc<LargeArrival>, other: &&Arc<LargeArrival>| {
+            let by_rate = |one: &&Arc<ArrivingLargeBody>, other: &&Arc<ArrivingLargeBody>| {
                 one.bytes_per_second(now).total_cmp(&other.bytes_per_second(now))
             };
             let slowest = state.arrivals.iter().min_by(by_rate).map(Arc::clone);
@@ -285,7 +285,7 @@ impl MemoryLease {
                 let mut state = self.shared.lock();
                 state.refusals += 1;
                 let held = state.held_with(self.client, bytes);
-                let is_starved = refusal == MemoryRefusal::Full && held <= self.shared.small_client();
+                let is_starved = refusal == MemoryRefusal::Full && held <= self.shared.max_small_client_bytes();
                 if is_starved {
                     state.starved_at = Some(Instant::now());
                 }
@@ -384,7 +384,7 @@ impl WaitingRequest {
     /// `None` if too many requests are waiting.
     fn begin(shared: &Arc<SharedBudget>) -> Option<WaitingRequest> {
         let mut state = shared.lock();
-        if state.waiting >= MAX_WAITING {
+        if state.waiting >= MAX_WAITING_REQUESTS {
             return None;
         }
         state.waiting += 1;
@@ -468,7 +468,7 @@ mod tests {
         let mut held = budget.acquire_lease(client(1), MemoryUse::Request, 100 * KB).expect("memory");
         held.grow_anyway(60 * KB);
         let [slow, fast] = [1 << 10, 1 << 20].map(|bytes| {
-            let arrival = Arc::new(LargeArrival::new(client(1)));
+            let arrival = Arc::new(ArrivingLargeBody::new(client(1)));
             arrival.add_bytes(bytes);
             budget.begin_arrival(Arc::clone(&arrival));
             arrival
@@ -496,7 +496,7 @@ mod tests {
         let budget = MemoryBudget::new(160 * KB, 160 * KB);
         let mut held = budget.open_lease(client(1), MemoryUse::Request);
         held.grow_anyway(160 * KB);
-        let waiting: Vec<_> = (0..2 * MAX_WAITING)
+        let waiting: Vec<_> = (0..2 * MAX_WAITING_REQUESTS)
             .map(|_| {
                 let budget = budget.clone();
                 tokio::spawn(async move {
@@ -504,16 +504,16 @@ mod tests {
                 })
             })
             .collect();
-        while budget.refusals() < MAX_WAITING as u64 {
+        while budget.refusals() < MAX_WAITING_REQUESTS as u64 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(budget.shared.lock().waiting, MAX_WAITING);
+        assert_eq!(budget.shared.lock().waiting, MAX_WAITING_REQUESTS);
         drop(held);
         let mut granted = 0;
         for waiting in waiting {
             granted += usize::from(waiting.await.expect("no panic").is_ok());
         }
-        assert_eq!((granted, budget.shared.lock().waiting), (MAX_WAITING, 0));
+        assert_eq!((granted, budget.shared.lock().waiting), (MAX_WAITING_REQUESTS, 0));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::state::ServerState;
 
 /// Maximum number of bytes that are read before the task yields, so that one fast sender does not starve the other
 /// connections of its thread.
-const MAX_BURST: usize = 64 << 10;
+const MAX_BURST_BYTES: usize = 64 << 10;
 
 /// Wraps the socket below hyper, so that also bytes that hyper discards are counted.
 pub(super) struct MeteredStream {
@@ -36,7 +36,7 @@ impl AsyncRead for MeteredStream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<std::io::Result<()>> {
-        if self.burst >= MAX_BURST {
+        if self.burst >= MAX_BURST_BYTES {
             self.burst = 0;
             // Pending with an immediate wake puts the task at the end of the run queue.
             context.waker().wake_by_ref();

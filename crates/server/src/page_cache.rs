@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Minimum rendering time of a cached page. Faster pages are not cached, so they are always current.
-const SLOW: Duration = Duration::from_millis(40);
+const MIN_SLOW_RENDERING: Duration = Duration::from_millis(40);
 /// Maximum age of a cached page. Pages of a live server change all the time, so this is short.
-const KEPT_FOR: Duration = Duration::from_secs(10);
+const MAX_PAGE_AGE: Duration = Duration::from_secs(10);
 /// Maximum number of cached pages. They are not counted in the memory budget, so their number is small.
 const MAX_CACHED_PAGES: usize = 64;
 
@@ -19,7 +19,7 @@ type PendingPage = Arc<tokio::sync::Mutex<Option<String>>>;
 #[derive(Debug, Default)]
 pub(crate) struct PageCache {
     pages: Mutex<HashMap<String, (Instant, String)>>,
-    being_made: Mutex<HashMap<String, PendingPage>>,
+    renderings: Mutex<HashMap<String, PendingPage>>,
 }
 
 impl PageCache {
@@ -34,10 +34,10 @@ impl PageCache {
             return Ok(page);
         }
         let turn = {
-            let mut being_made = self.being_made.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut renderings = self.renderings.lock().unwrap_or_else(PoisonError::into_inner);
             // An entry without waiters is left behind when a client disconnects while its page is rendered.
-            being_made.retain(|_, turn| Arc::strong_count(turn) > 1);
-            Arc::clone(being_made.entry(asked.clone()).or_default())
+            renderings.retain(|_, turn| Arc::strong_count(turn) > 1);
+            Arc::clone(renderings.entry(asked.clone()).or_default())
         };
         let mut made = turn.lock().await;
         if let Some(page) = &*made {
@@ -46,23 +46,23 @@ impl PageCache {
         let begun = Instant::now();
         let page = make.await?;
         *made = Some(page.clone());
-        self.being_made.lock().unwrap_or_else(PoisonError::into_inner).remove(&asked);
+        self.renderings.lock().unwrap_or_else(PoisonError::into_inner).remove(&asked);
         self.insert_if_slow(asked, &page, begun.elapsed());
         Ok(page)
     }
 
     fn get(&self, asked: &str) -> Option<String> {
         let pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
-        pages.get(asked).filter(|(at, _)| at.elapsed() < KEPT_FOR).map(|(_, page)| page.clone())
+        pages.get(asked).filter(|(at, _)| at.elapsed() < MAX_PAGE_AGE).map(|(_, page)| page.clone())
     }
 
-    /// Caches a page that took at least [`SLOW`]. A full cache drops the page: expiry makes room within seconds.
+    /// Caches a page that took at least [`MIN_SLOW_RENDERING`]. A full cache drops the page: expiry makes room within seconds.
     fn insert_if_slow(&self, asked: String, page: &str, took: Duration) {
-        if took < SLOW {
+        if took < MIN_SLOW_RENDERING {
             return;
         }
         let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
-        pages.retain(|_, (at, _)| at.elapsed() < KEPT_FOR);
+        pages.retain(|_, (at, _)| at.elapsed() < MAX_PAGE_AGE);
         if pages.len() < MAX_CACHED_PAGES {
             pages.insert(asked, (Instant::now(), page.to_owned()));
         }
@@ -80,8 +80,8 @@ mod tests {
     fn only_what_was_slow_is_kept_and_however_slow_it_was() {
         let kept = PageCache::default();
         kept.insert_if_slow("fast".to_owned(), "x", Duration::ZERO);
-        kept.insert_if_slow("slow".to_owned(), "y", 2 * SLOW);
-        kept.insert_if_slow("very slow".to_owned(), "z", 10 * KEPT_FOR);
+        kept.insert_if_slow("slow".to_owned(), "y", 2 * MIN_SLOW_RENDERING);
+        kept.insert_if_slow("very slow".to_owned(), "z", 10 * MAX_PAGE_AGE);
         let found = ["fast", "slow", "very slow"].map(|asked| kept.get(asked));
         assert_eq!(found, [None, Some("y".to_owned()), Some("z".to_owned())]);
     }
@@ -90,7 +90,7 @@ mod tests {
     fn many_addresses_do_not_fill_the_memory() {
         let kept = PageCache::default();
         for number in 0..10 * MAX_CACHED_PAGES {
-            kept.insert_if_slow(number.to_string(), "page", SLOW);
+            kept.insert_if_slow(number.to_string(), "page", MIN_SLOW_RENDERING);
         }
         assert_eq!(kept.pages.lock().unwrap().len(), MAX_CACHED_PAGES);
     }
@@ -119,6 +119,6 @@ mod tests {
         go.add_permits(1);
         kept.get_or_render("a".to_owned(), make()).await.unwrap();
         assert_eq!(times.load(Ordering::Relaxed), 2);
-        assert!(kept.being_made.lock().unwrap().is_empty());
+        assert!(kept.renderings.lock().unwrap().is_empty());
     }
 }

@@ -10,12 +10,12 @@ pub(crate) fn is_project_match(pattern: &str, project: &str) -> bool {
 }
 
 /// Whether a pattern may match several projects, so that the store has to be asked for their names.
-pub(crate) fn is_open(pattern: &str) -> bool {
+pub(crate) fn may_match_several(pattern: &str) -> bool {
     pattern.ends_with('*')
 }
 
 /// Whether a pattern matches every project. A rule without a pattern does.
-pub(crate) fn is_all(pattern: Option<&str>) -> bool {
+pub(crate) fn matches_every_project(pattern: Option<&str>) -> bool {
     pattern.is_none_or(|pattern| pattern == "*")
 }
 
@@ -34,7 +34,7 @@ mod tests {
                 && !is_project_match("a*b", "a*bc")
         );
         assert!(is_project_match("shop", "shop") && is_project_match("a*b", "a*b"));
-        assert!(is_open("*") && !is_open("a*b"));
-        assert!(is_all(None) && is_all(Some("*")) && !is_all(Some("a*")));
+        assert!(may_match_several("*") && !may_match_several("a*b"));
+        assert!(matches_every_project(None) && matches_every_project(Some("*")) && !matches_every_project(Some("a*")));
     }
 }

@@ -1,12 +1,12 @@
 //! Names and times of trajectories in the form of the store's indexes.
 
 /// Maximum number of bytes of agent, version, model, session and tool names.
-const NAME_BYTES: usize = 200;
+const MAX_KEY_NAME_BYTES: usize = 200;
 
 /// Converts a name to a key of an index. Senders choose names, so the length is bounded, and characters that an HTML
 /// form cannot send back are replaced.
 pub(crate) fn sanitize_name(name: &str) -> String {
-    let beginning = &name[..name.floor_char_boundary(NAME_BYTES)];
+    let beginning = &name[..name.floor_char_boundary(MAX_KEY_NAME_BYTES)];
     beginning.replace(['\n', '\r'], " ").replace('\0', "\u{fffd}")
 }
 

@@ -15,7 +15,7 @@ use regex::{Regex, RegexBuilder, RegexSet, RegexSetBuilder};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use built_in::{BUILT_IN, RedactionMatchCheck};
+use built_in::{BUILT_IN_PATTERNS, RedactionMatchCheck};
 
 /// What must not be stored: a pattern with its name, or names of built-in patterns. See [Redaction](redaction.md).
 // Attributes for the reference: see `serve_section`.
@@ -59,9 +59,9 @@ pub enum RedactionError {
 }
 
 /// Maximum memory of one compiled pattern, of the set of all patterns, and of the lazily built automaton of the set.
-const PATTERN_BYTES: usize = 1 << 20;
-const SET_BYTES: usize = 10 << 20;
-const CACHE_BYTES: usize = 4 << 20;
+const MAX_PATTERN_BYTES: usize = 1 << 20;
+const MAX_PATTERN_SET_BYTES: usize = 10 << 20;
+const MAX_PATTERN_CACHE_BYTES: usize = 4 << 20;
 
 /// Compiled patterns. The `regex` crate has no backtracking, so the time is linear in the text whatever pattern a user
 /// writes.
@@ -83,9 +83,9 @@ struct RedactionPattern {
 }
 
 /// Maximum number of matches in one text that are replaced one by one. A text with more is replaced as a whole.
-const MAX_FOUND: usize = 100_000;
+const MAX_REPLACED_MATCHES: usize = 100_000;
 /// Replaces a text with too many matches. It has no quotes or backslashes, so it is valid inside of JSON strings.
-const TOO_MANY_FOUND: &str = "[redacted: a text with too many places to redact]";
+const TOO_MANY_MATCHES_TEXT: &str = "[redacted: a text with too many places to redact]";
 
 impl Redaction {
     /// Compiles all tables. Fails on the first one that is wrong.
@@ -95,8 +95,8 @@ impl Redaction {
             add_section(section, &mut patterns)?;
         }
         let all = RegexSetBuilder::new(patterns.iter().map(|pattern| pattern.regex.as_str()))
-            .size_limit(SET_BYTES)
-            .dfa_size_limit(CACHE_BYTES)
+            .size_limit(MAX_PATTERN_SET_BYTES)
+            .dfa_size_limit(MAX_PATTERN_CACHE_BYTES)
             .build()
             .map_err(|_| RedactionError::TooLargeTogether)?;
         Ok(Redaction { all, patterns })
@@ -117,14 +117,14 @@ impl Redaction {
         for index in self.all.matches(text) {
             let pattern = &self.patterns[index];
             pattern.find_matches(text, &mut |range| {
-                let range = between_escapes(text, range);
-                if !range.is_empty() && found.len() <= MAX_FOUND {
+                let range = narrow_to_escapes(text, range);
+                if !range.is_empty() && found.len() <= MAX_REPLACED_MATCHES {
                     found.push((range, &pattern.replacement));
                 }
             });
         }
-        if found.len() > MAX_FOUND {
-            return Some(TOO_MANY_FOUND.to_owned());
+        if found.len() > MAX_REPLACED_MATCHES {
+            return Some(TOO_MANY_MATCHES_TEXT.to_owned());
         }
         // Of matches that begin at the same position, the longest comes first: its name describes the text best.
         found.sort_by_key(|(range, _)| (range.start, usize::MAX - range.end));
@@ -147,7 +147,7 @@ impl Redaction {
 }
 
 /// First segments of attribute names that instrumentations use and that dialects look for.
-const CONVENTIONS: [&str; 44] = [
+const CONVENTION_PREFIXES: [&str; 44] = [
     "agent",
     "ai",
     "aws",
@@ -205,7 +205,7 @@ fn is_conventional_key(key: &str) -> bool {
     // Indexes of messages and tools are short. Long numbers may be account or card numbers.
     let has_long_number = key.split(|c: char| !c.is_ascii_digit()).any(|digits| digits.len() > 6);
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-    CONVENTIONS.contains(&first) && key.len() <= 100 && key.bytes().all(is_name) && !has_long_number
+    CONVENTION_PREFIXES.contains(&first) && key.len() <= 100 && key.bytes().all(is_name) && !has_long_number
 }
 
 /// Adds the patterns of a table. A built-in pattern that is selected under several names is added once.
@@ -213,7 +213,7 @@ fn add_section(section: &RedactSection, patterns: &mut Vec<RedactionPattern>) ->
     let RedactSection { name, pattern, replacement, builtin } = section;
     match (name, pattern) {
         (Some(name), Some(pattern)) if builtin.is_empty() => {
-            if !is_name(name) {
+            if !is_pattern_name(name) {
                 return Err(RedactionError::Name(name.chars().take(60).collect()));
             }
             patterns.push(RedactionPattern::new(name, pattern, replacement.as_deref(), RedactionMatchCheck::None)?);
@@ -222,7 +222,7 @@ fn add_section(section: &RedactSection, patterns: &mut Vec<RedactionPattern>) ->
         (None, None) if !builtin.is_empty() => {
             for name in builtin {
                 let is_named = |pattern: &&built_in::BuiltInPattern| pattern.names.contains(&name.as_str());
-                let mut named = BUILT_IN.iter().filter(is_named).peekable();
+                let mut named = BUILT_IN_PATTERNS.iter().filter(is_named).peekable();
                 if named.peek().is_none() {
                     return Err(RedactionError::BuiltIn(name.chars().take(60).collect()));
                 }
@@ -241,7 +241,7 @@ fn add_section(section: &RedactSection, patterns: &mut Vec<RedactionPattern>) ->
 }
 
 /// Whether a name is valid. Names appear in redacted texts, so they must be harmless in JSON, HTML and terminals.
-fn is_name(name: &str) -> bool {
+fn is_pattern_name(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
     (1..=64).contains(&name.len()) && name.bytes().all(is_plain)
 }
@@ -253,7 +253,7 @@ impl RedactionPattern {
         replacement: Option<&str>,
         check: RedactionMatchCheck,
     ) -> Result<RedactionPattern, RedactionError> {
-        let built = RegexBuilder::new(pattern).size_limit(PATTERN_BYTES).build();
+        let built = RegexBuilder::new(pattern).size_limit(MAX_PATTERN_BYTES).build();
         let regex = built.map_err(|error| match error {
             regex::Error::CompiledTooBig(_) => RedactionError::TooLarge { name: name.to_owned() },
             error => RedactionError::Syntax { name: name.to_owned(), reason: summarize_regex_error(&error) },
@@ -303,7 +303,7 @@ fn summarize_regex_error(error: &regex::Error) -> String {
 
 /// Narrows a range so that it neither begins nor ends inside of a JSON escape sequence: in `\nme@here.org` the `n`
 /// belongs to the escape, and replacing it would leave a lone backslash.
-fn between_escapes(text: &str, range: Range<usize>) -> Range<usize> {
+fn narrow_to_escapes(text: &str, range: Range<usize>) -> Range<usize> {
     let (before, bytes) = (&text.as_bytes()[..range.start], text.as_bytes());
     let mut start = range.start;
     if before.ends_with(b"\\") {

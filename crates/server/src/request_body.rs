@@ -1,7 +1,7 @@
 //! Request bodies while they arrive. Each byte counts as progress of its connection. A body that arrives too slowly for
 //! its size, or whose memory others need, ends with an error.
 
-use crate::large_arrival::LargeArrival;
+use crate::large_arrival::ArrivingLargeBody;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -42,7 +42,7 @@ impl BodyError {
 /// The state of a body that has become large.
 #[derive(Debug)]
 struct LargeBody {
-    arrival: Arc<LargeArrival>,
+    arrival: Arc<ArrivingLargeBody>,
     window_end: Pin<Box<Sleep>>,
     window_bytes: usize,
 }
@@ -93,7 +93,8 @@ impl<B> RequestBody<B> {
             large.arrival.add_bytes(bytes);
             large.window_bytes += bytes;
         } else if self.received > LARGE_BODY_BYTES {
-            let arrival = Arc::new(LargeArrival { begun_at: self.begun_at, ..LargeArrival::new(self.client) });
+            let arrival =
+                Arc::new(ArrivingLargeBody { begun_at: self.begun_at, ..ArrivingLargeBody::new(self.client) });
             arrival.add_bytes(self.received);
             self.budget.begin_arrival(Arc::clone(&arrival));
             let window_end = Box::pin(tokio::time::sleep(self.rate_window));

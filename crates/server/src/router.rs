@@ -21,20 +21,20 @@ pub(super) fn build_router(server: Arc<ServerState>) -> Router {
         .merge(phoenix::build_phoenix_routes())
         .merge(mcp::build_mcp_routes())
         .merge(page::build_page_routes(&server))
-        .fallback(not_found)
-        .method_not_allowed_fallback(wrong_method)
+        .fallback(respond_not_found)
+        .method_not_allowed_fallback(respond_wrong_method)
         .with_state(server)
 }
 
 /// Responds with 404 in the protocol of the request: gRPC status 12 (unimplemented), Phoenix's 501, a page, or JSON.
-async fn not_found(uri: Uri, headers: HeaderMap) -> Response {
+async fn respond_not_found(uri: Uri, headers: HeaderMap) -> Response {
     if is_grpc(&headers) {
         return grpc_error(12, "there is no such service here; traces and logs can be exported", None);
     }
-    if let Some(answer) = phoenix::not_here(uri.path()) {
+    if let Some(answer) = phoenix::respond_unimplemented(uri.path()) {
         return answer;
     }
-    if page::is_for_people(&uri, &headers) {
+    if page::wants_error_page(&uri, &headers) {
         return page::render_not_found(&headers);
     }
     let advice = match uri.path() {
@@ -45,6 +45,6 @@ async fn not_found(uri: Uri, headers: HeaderMap) -> Response {
 }
 
 /// Responds with 405 for paths that exist with another method.
-async fn wrong_method(method: Method) -> ApiError {
+async fn respond_wrong_method(method: Method) -> ApiError {
     ApiError::new(StatusCode::METHOD_NOT_ALLOWED, format!("{method} is not for this address; see /openapi.json"))
 }

@@ -143,7 +143,7 @@ pub struct RuleSection {
     #[schemars(extend("x-default-text" = "`[eval] evaluators`"))]
     pub evaluators: Option<Vec<String>>,
     /// As `gradus eval --judge`. No rule asks a model that it does not name, whatever keys are set.
-    #[schemars(extend("x-default" = gradus_eval::evaluator::OFFLINE, "x-trust" = "unless `offline`"))]
+    #[schemars(extend("x-default" = gradus_eval::evaluator::OFFLINE_JUDGE, "x-trust" = "unless `offline`"))]
     pub judge: Option<String>,
     /// Address of the endpoint.
     #[schemars(extend("x-type" = "URL", "x-default-text" = "as for `gradus eval`", "x-trust" = "yes"))]

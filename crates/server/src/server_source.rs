@@ -22,10 +22,10 @@ pub struct ServerSource {
 }
 
 /// The default port of OTLP/HTTP, on which a server also answers the API.
-const PORT: u16 = 4318;
-const CONNECT: Duration = Duration::from_secs(10);
+const DEFAULT_SERVER_PORT: u16 = 4318;
+const SERVER_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum time without received bytes. A server that sends nothing for this long is considered dead.
-const SILENCE: Duration = Duration::from_secs(60);
+const MAX_SERVER_SILENCE: Duration = Duration::from_secs(60);
 
 impl ServerSource {
     /// Parses `gradus://HOST:PORT/PROJECT`, or `gradus+https://` for a server behind a TLS proxy. `None` if the text is
@@ -47,7 +47,7 @@ impl ServerSource {
             return Some(Err(SourceError::Unreadable { name: source.to_owned(), reason }));
         }
         let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-        let port = if has_port || scheme == "https" { String::new() } else { format!(":{PORT}") };
+        let port = if has_port || scheme == "https" { String::new() } else { format!(":{DEFAULT_SERVER_PORT}") };
         Some(Ok(ServerSource {
             name: source.to_owned(),
             base: format!("{scheme}://{host}{port}"),
@@ -106,9 +106,9 @@ impl<'s> RemoteServerClient<'s> {
             .enable_all()
             .build()
             .map_err(|error| failed(error.to_string()))?;
-        let client = gradus_http::http_client()
-            .connect_timeout(CONNECT)
-            .read_timeout(SILENCE)
+        let client = gradus_http::http_client_builder()
+            .connect_timeout(SERVER_CONNECT_TIMEOUT)
+            .read_timeout(MAX_SERVER_SILENCE)
             .build()
             .map_err(|error| failed(error.to_string()))?;
         Ok(RemoteServerClient { source, runtime, client })

@@ -101,7 +101,7 @@ pub(crate) struct ReloadableSettings {
 }
 
 /// Maximum age: a hundred years, which fit in nanoseconds as `i64`.
-const MAX_AGE: Duration = Duration::from_secs(36_500 * 86_400);
+const MAX_RETENTION_AGE: Duration = Duration::from_secs(36_500 * 86_400);
 
 /// A setting that cannot be used: its name in `gradus.toml`, its value, and how to write it. Each message is one
 /// line.
@@ -223,8 +223,8 @@ impl ServerConfig {
                 max_request_bytes,
                 max_trace_bytes: megabytes(serve.max_trace_mb, defaults::MAX_TRACE_MB, "max_trace_mb")?,
                 memory_bytes,
-                client_memory_bytes: client_memory(serve, memory_bytes, max_request_bytes)?,
-                connections: connection_limits(serve)?,
+                client_memory_bytes: parse_client_memory(serve, memory_bytes, max_request_bytes)?,
+                connections: parse_connection_limits(serve)?,
                 timeouts: ConnectionTimeouts {
                     header: span(serve.header_timeout_s, defaults::HEADER_TIMEOUT_S, "header_timeout_s")?,
                     body: span(serve.body_timeout_s, defaults::BODY_TIMEOUT_S, "body_timeout_s")?,
@@ -258,7 +258,7 @@ impl ServerConfig {
     pub fn summary(&self) -> Result<ServerSummary, ServerSettingsError> {
         let (settings, reloadable) = self.to_settings()?;
         let (rules, alerts) = (reloadable.rules.len(), reloadable.alerts.len());
-        let judges = reloadable.rules.iter().filter(|rule| rule.asks_a_model());
+        let judges = reloadable.rules.iter().filter(|rule| rule.asks_model());
         Ok(ServerSummary {
             text: format!("{rules} rules, {alerts} alerts"),
             judges: judges.filter_map(|rule| Some((rule.name.clone(), rule.judge.clone()?))).collect(),
@@ -287,14 +287,14 @@ fn parse_anchor_settings(serve: &ServeSection) -> Result<AnchorSettings, ServerS
         return Err(ServerSettingsError::AnchorCount { given: count });
     }
     let text = serve.anchor_every.as_deref().unwrap_or(defaults::ANCHOR_INTERVAL);
-    let every = parse_duration_up_to(text, MAX_AGE).filter(|every| !every.is_zero());
+    let every = parse_duration_up_to(text, MAX_RETENTION_AGE).filter(|every| !every.is_zero());
     let every = every.ok_or_else(|| ServerSettingsError::AnchorInterval { text: text.to_owned() })?;
     Ok(AnchorSettings { count, every })
 }
 
 /// Returns the share of one client address: half of the budget, raised to what the largest request needs, and never
 /// more than three quarters. The setting 0 removes the limit.
-fn client_memory(serve: &ServeSection, total: usize, max_request: usize) -> Result<usize, ServerSettingsError> {
+fn parse_client_memory(serve: &ServeSection, total: usize, max_request: usize) -> Result<usize, ServerSettingsError> {
     match serve.max_memory_per_address_mb {
         Some(0) => Ok(total),
         Some(megabytes) if (megabytes as usize) << 20 < 3 * max_request => {
@@ -307,7 +307,7 @@ fn client_memory(serve: &ServeSection, total: usize, max_request: usize) -> Resu
 
 /// Reads the limits on connections. One address gets three quarters of all slots by default, so that a single client
 /// cannot lock out the others.
-fn connection_limits(serve: &ServeSection) -> Result<ConnectionLimits, ServerSettingsError> {
+fn parse_connection_limits(serve: &ServeSection) -> Result<ConnectionLimits, ServerSettingsError> {
     let total = serve.connections.unwrap_or(defaults::MAX_CONNECTIONS);
     let per_address = match serve.max_connections_per_address {
         Some(0) => None,
@@ -382,7 +382,7 @@ pub(super) fn check_alert_section(
     let known = list_alertable_evaluators(library, &rule_evaluators);
     let rule =
         alert::AlertRule::from_section(section, &known).map_err(|error| ServerSettingsError::Alert(error.into()))?;
-    match judges_trajectories(&rule.condition, library) {
+    match find_trajectory_evaluator(&rule.condition, library) {
         Some(evaluator) => {
             Err(ServerSettingsError::AlertCountsSteps { evaluator: evaluator.to_owned(), alert: rule.name })
         }
@@ -423,9 +423,9 @@ fn list_alertable_evaluators<'e>(
 
 /// Returns the evaluator's name if a condition demands a minimum number of steps, and the evaluator judges whole
 /// trajectories. Such an alert could never fire. `None` if the condition is valid.
-fn judges_trajectories<'l>(condition: &alert::AlertCondition, library: &'l RubricLibrary) -> Option<&'l str> {
+fn find_trajectory_evaluator<'l>(condition: &alert::AlertCondition, library: &'l RubricLibrary) -> Option<&'l str> {
     let alert::AlertMetric::Evaluator { name, .. } = &condition.subject else { return None };
-    let counts_steps = condition.floor.is_some_and(|floor| floor.unit == Some(alert::SampleUnit::Steps));
+    let counts_steps = condition.min_sample.is_some_and(|min_sample| min_sample.unit == Some(alert::SampleUnit::Steps));
     let rubric = library.iter().find(|rubric| rubric.name == *name)?;
     (counts_steps && rubric.subject == RubricSubject::Trajectory).then_some(rubric.name.as_str())
 }
@@ -440,7 +440,7 @@ fn parse_retention_policy(section: &ServeSection) -> Result<RetentionPolicy, Ser
     let Some(retention) = &section.retention else { return Ok(RetentionPolicy::default()) };
     let max_age_ns = match &retention.max_age {
         Some(text) => {
-            let age = parse_duration_up_to(text, MAX_AGE)
+            let age = parse_duration_up_to(text, MAX_RETENTION_AGE)
                 .ok_or_else(|| ServerSettingsError::RetentionAge { text: text.clone() })?;
             Some(i64::try_from(age.as_nanos()).unwrap_or(i64::MAX))
         }

@@ -4,19 +4,19 @@
 use serde_json::{Map, Value};
 
 /// The reserved key in an annotation's metadata.
-const NAME: &str = "gradus_key";
+const KEY_NAME_FIELD: &str = "gradus_key";
 
 /// Returns the metadata to store: a reserved entry of the client is removed, and the name of the key is added. `None`
 /// if the metadata can stay as it is.
 pub(super) fn sign_metadata(metadata: &str, key: &str) -> Option<String> {
     // A backslash may hide the reserved name in an escaped form, so such metadata is parsed as well.
-    if key.is_empty() && !metadata.contains(NAME) && !metadata.contains('\\') {
+    if key.is_empty() && !metadata.contains(KEY_NAME_FIELD) && !metadata.contains('\\') {
         return None;
     }
     let mut kept: Map<String, Value> = serde_json::from_str(metadata).unwrap_or_default();
-    kept.remove(NAME);
+    kept.remove(KEY_NAME_FIELD);
     if !key.is_empty() {
-        kept.insert(NAME.to_owned(), Value::from(key));
+        kept.insert(KEY_NAME_FIELD.to_owned(), Value::from(key));
     }
     Some(Value::Object(kept).to_string())
 }
@@ -24,7 +24,7 @@ pub(super) fn sign_metadata(metadata: &str, key: &str) -> Option<String> {
 /// Splits stored metadata into that of the client and the name of the key; `None` if no key was needed.
 pub(super) fn split_signed_metadata(metadata: &str) -> (Value, Option<String>) {
     let mut kept: Value = serde_json::from_str(metadata).unwrap_or_default();
-    let key = kept.as_object_mut().and_then(|kept| kept.remove(NAME));
+    let key = kept.as_object_mut().and_then(|kept| kept.remove(KEY_NAME_FIELD));
     (kept, key.and_then(|key| key.as_str().map(str::to_owned)))
 }
 

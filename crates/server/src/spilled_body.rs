@@ -46,7 +46,7 @@ impl SpillWriter {
 
     /// Leases disk space for the written bytes, in steps. Also checks the query's budget, because serialization may
     /// take long.
-    fn take_disk(&mut self) -> std::io::Result<()> {
+    fn lease_disk(&mut self) -> std::io::Result<()> {
         while self.length > self.taken {
             self.taken += DISK_STEP;
             let unread = |_| std::io::Error::other(StoreError::Stopped(QueryStop::TooMuchUnread));
@@ -74,7 +74,7 @@ impl SpillWriter {
 
 /// Maps a write error to an error of the store: a stopped query, too many unread responses, or a full disk. The reason
 /// travels inside of the `io::Error`.
-pub(super) fn spill_failure(error: &std::io::Error) -> StoreError {
+pub(super) fn spill_store_error(error: &std::io::Error) -> StoreError {
     let stop = error.get_ref().and_then(|inner| match inner.downcast_ref::<StoreError>() {
         Some(StoreError::Stopped(stop)) => Some(*stop),
         _ => None,
@@ -94,7 +94,7 @@ impl Write for SpillWriter {
             self.file = Some(file);
         }
         if self.file.is_some() {
-            self.take_disk()?;
+            self.lease_disk()?;
         }
         match &mut self.file {
             None => self.memory.extend_from_slice(bytes),
@@ -207,7 +207,7 @@ mod tests {
         let client = ClientAddress::from_ip([127, 0, 0, 1].into());
         let mut writer = SpillWriter::new(folder.path(), budget.open_lease(client, MemoryUse::Request));
         let written = run_monitored(Arc::new(TimeIsOver), || writer.write_all(&vec![0; 2 * MAX_MEMORY_BYTES]));
-        let failure = spill_failure(&written.expect_err("the query has no time"));
+        let failure = spill_store_error(&written.expect_err("the query has no time"));
         assert!(matches!(failure, StoreError::Stopped(QueryStop::TimedOut { .. })), "{failure}");
     }
 }

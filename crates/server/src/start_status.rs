@@ -33,7 +33,7 @@ impl StartStatus {
         let is_unmatched = |name: &&String| !settings.rules.iter().any(|rule| rule.matches_project(name));
         Ok(StartStatus {
             unmatched: progress.projects.iter().filter(is_unmatched).cloned().collect(),
-            has_model_judge: settings.rules.iter().any(crate::grading_rule::GradingRule::asks_a_model),
+            has_model_judge: settings.rules.iter().any(crate::grading_rule::GradingRule::asks_model),
             demo: server.demo.status(),
             progress,
         })

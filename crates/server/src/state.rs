@@ -63,22 +63,22 @@ pub(super) struct ServerState {
     /// Lets one request at a time build `/metrics`, which counts rows.
     pub(super) metrics_turn: Semaphore,
     /// Cache of rendered pages that are expensive to build.
-    pub(super) kept_pages: PageCache,
+    pub(super) cached_pages: PageCache,
     pub(super) comparisons: RunComparisonCache,
     /// Cached reports of finished runs.
-    pub(super) summaries: RunReportCache,
+    pub(super) run_reports: RunReportCache,
     /// Latest measurements of the alert rules.
-    pub(super) readings: AlertMeasurementCache,
+    pub(super) alert_measurements: AlertMeasurementCache,
     /// Alert rules of the file and of the page, and which of them fire.
     pub(super) alerts: AlertRegistry,
     /// Rules whose model calls are paused.
-    pub(super) standstills: JudgePauseRegistry,
+    pub(super) judge_pauses: JudgePauseRegistry,
     /// Clients that wait until everything received is judged.
     pub(super) settling: SettleRequests,
     /// The content of the latest turns of sessions.
     pub(super) sessions: SessionMemory,
     /// Results of single rubric trials, cached for the page that shows them.
-    pub(super) trials: RubricTrialCache,
+    pub(super) rubric_trials: RubricTrialCache,
     /// Whether the demo is being loaded.
     pub(super) demo: DemoLoad,
     /// The running bulk trial.
@@ -86,9 +86,9 @@ pub(super) struct ServerState {
     /// Whether the server is stopping: workers finish and take nothing new.
     pub(super) is_stopping: AtomicBool,
     pub(super) started: Instant,
-    store_fails: ThrottledLog,
+    store_failure_log: ThrottledLog,
     refusals: ThrottledLog,
-    pub(super) judge_fails: ThrottledLog,
+    pub(super) judge_failure_log: ThrottledLog,
 }
 
 /// Maximum number of annotations in one transaction, because other writers wait for it.
@@ -96,10 +96,10 @@ const MAX_ANNOTATIONS_AT_ONCE: usize = 500;
 
 /// Returns the write lane of the current client. The store serves lanes in turn, so that one sender cannot delay the
 /// others.
-pub(super) fn write_lane() -> WriteLane {
+pub(super) fn client_write_lane() -> WriteLane {
     let mut hasher = DefaultHasher::new();
     ClientAddress::current().hash(&mut hasher);
-    WriteLane::of_client(hasher.finish())
+    WriteLane::for_client(hasher.finish())
 }
 
 impl ServerState {
@@ -120,36 +120,36 @@ impl ServerState {
             large_work: WorkPool::start("large requests", WORK_THREADS, Some(ThreadPriority::Low))?,
             queries: Arc::new(QueryPool::new(settings.queries.clone())),
             metrics_turn: Semaphore::new(1),
-            kept_pages: PageCache::default(),
+            cached_pages: PageCache::default(),
             comparisons: RunComparisonCache::default(),
-            summaries: RunReportCache::new(settings.supplements),
-            readings: AlertMeasurementCache::default(),
+            run_reports: RunReportCache::new(settings.supplements),
+            alert_measurements: AlertMeasurementCache::default(),
             alerts: AlertRegistry::default(),
-            standstills: JudgePauseRegistry::default(),
+            judge_pauses: JudgePauseRegistry::default(),
             settling: SettleRequests::default(),
             sessions: SessionMemory::default(),
-            trials: RubricTrialCache::default(),
+            rubric_trials: RubricTrialCache::default(),
             demo: DemoLoad::default(),
             bulk_trials: BulkTrialRegistry::default(),
             identity_key: OnceLock::new(),
             is_stopping: AtomicBool::new(false),
             started: Instant::now(),
-            store_fails: ThrottledLog::default(),
+            store_failure_log: ThrottledLog::default(),
             refusals: ThrottledLog::default(),
-            judge_fails: ThrottledLog::default(),
+            judge_failure_log: ThrottledLog::default(),
             settings,
         })
     }
 
     /// Logs that the store could not be written. Throttled, because every sender is affected.
-    pub(super) fn tell_of_store(&self, error: &StoreError) {
-        if let Some(times) = self.store_fails.record_occurrence() {
+    pub(super) fn log_storing_failure(&self, error: &StoreError) {
+        if let Some(times) = self.store_failure_log.record_occurrence() {
             tracing::error!(%error, times, "failed to store spans; senders are asked to retry");
         }
     }
 
     /// Logs a refused request. Throttled. Exporters often do not show the responses that they get.
-    pub(super) fn tell_of_refusal(&self, what: &str, status: u16, reason: &str) {
+    pub(super) fn log_refusal(&self, what: &str, status: u16, reason: &str) {
         if let Some(times) = self.refusals.record_occurrence() {
             tracing::warn!(what, status, reason, times, "request refused");
         }
@@ -157,7 +157,7 @@ impl ServerState {
 
     /// Returns the reason to refuse annotations whose identifier is the name of another person's key, since they
     /// would replace the annotations of that person. Names that look the same count as the same.
-    pub(super) fn find_borrowed_name<'n>(
+    pub(super) fn explain_borrowed_name<'n>(
         &self,
         caller: &RequestCaller,
         new: impl IntoIterator<Item = &'n NewAnnotation>,
@@ -176,7 +176,7 @@ impl ServerState {
     }
 
     /// Redacts annotations and adds the name of the caller's key.
-    pub(super) fn sign_annotations(&self, mut new: Vec<NewAnnotation>, caller: &RequestCaller) -> Vec<NewAnnotation> {
+    pub(super) fn redact_and_sign(&self, mut new: Vec<NewAnnotation>, caller: &RequestCaller) -> Vec<NewAnnotation> {
         let redaction = &self.reloadable().redaction;
         for one in &mut new {
             let optional = [&mut one.label, &mut one.explanation].into_iter().flatten();
@@ -188,7 +188,7 @@ impl ServerState {
             let session = Some(&mut one.target).filter(|target| target.starts_with("session:"));
             for name in given.into_iter().chain(session).chain([&mut one.author]) {
                 if let Some(redacted) = redaction.apply(name) {
-                    *name = self.mark_identity(name, &redacted);
+                    *name = self.tag_redacted_identity(name, &redacted);
                 }
             }
             if let Some(signed) = signature::sign_metadata(&one.metadata, &caller.name) {
@@ -200,7 +200,7 @@ impl ServerState {
 
     /// Adds a digest to a redacted name, so that it differs from those of others. Without an identity key all
     /// redacted names are the same.
-    fn mark_identity(&self, name: &str, redacted: &str) -> String {
+    fn tag_redacted_identity(&self, name: &str, redacted: &str) -> String {
         let key = self.identity_key.get_or_init(|| {
             let loaded = IdentityKey::load(&self.settings.data);
             loaded.inspect_err(|error| tracing::error!(%error, "redacted names cannot be distinguished")).ok()
@@ -210,7 +210,10 @@ impl ServerState {
 
     /// Stores signed annotations in several transactions, so that other writers get their turn. If one fails, the
     /// client repeats the request, and annotations that are stored already are replaced by the same ones.
-    pub(super) async fn annotate(&self, signed: Vec<NewAnnotation>) -> Result<Vec<i64>, StoreError> {
+    pub(super) async fn store_annotations_in_batches(
+        &self,
+        signed: Vec<NewAnnotation>,
+    ) -> Result<Vec<i64>, StoreError> {
         let mut numbers = Vec::with_capacity(signed.len());
         let mut left = signed.into_iter();
         loop {
@@ -218,7 +221,7 @@ impl ServerState {
             if part.is_empty() {
                 return Ok(numbers);
             }
-            numbers.extend(self.store.annotate_in_lane(write_lane(), part, now_ns())?.wait_async().await?);
+            numbers.extend(self.store.annotate_in_lane(client_write_lane(), part, now_ns())?.wait_async().await?);
         }
     }
 
@@ -236,11 +239,11 @@ impl ServerState {
     /// Replaces the reloadable settings. Running operations keep the version that they have taken.
     pub(super) fn set_reloadable(&self, reloadable: ReloadableSettings) {
         *self.reloadable.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(reloadable);
-        self.refresh_alerts();
+        self.reload_alert_rules();
     }
 
     /// Reads the alert rules of the page again, after the settings or one of them changed.
-    pub(super) fn refresh_alerts(&self) {
+    pub(super) fn reload_alert_rules(&self) {
         if let Err(error) = self.alerts.refresh(&self.store, &self.reloadable()) {
             tracing::error!(%error, "failed to read the stored alert rules; keeping the previous ones");
         }

@@ -10,7 +10,7 @@ use gradus_eval::run::{CachedVerdict, QuestionKey, RunFileError};
 use gradus_eval::shared::{CoordinatorFuture, QuestionCoordinator, QuestionIntent, QuestionPermit, QuestionTurn};
 use gradus_store::{JudgeCall, JudgeSpend};
 
-use crate::call_hold::{CallHold, CallTurn};
+use crate::call_reservation::{CallReservation, CallTurn};
 use crate::grading_rule::GradingRule;
 use crate::state::ServerState;
 
@@ -18,7 +18,7 @@ use crate::state::ServerState;
 /// unreachable. The wait grows.
 const MIN_WAIT: Duration = Duration::from_millis(50);
 const MAX_WAIT: Duration = Duration::from_secs(1);
-const STOPPING: &str = "the server is stopping";
+const STOPPING_REASON: &str = "the server is stopping";
 
 /// Looks up the project of a trajectory that is judged, by its id; `None` if it is not known any more.
 pub(crate) type ProjectLookup = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
@@ -29,7 +29,7 @@ pub(crate) struct StoreCoordinator {
     rule: String,
     daily_budget_usd: Option<f64>,
     is_priced: bool,
-    project_of: ProjectLookup,
+    look_up_project: ProjectLookup,
     /// Set when the rules are replaced or the run is cancelled.
     stop: Arc<AtomicBool>,
 }
@@ -38,7 +38,7 @@ impl StoreCoordinator {
     pub(crate) fn new(
         server: &Arc<ServerState>,
         rule: &GradingRule,
-        project_of: ProjectLookup,
+        look_up_project: ProjectLookup,
         stop: &Arc<AtomicBool>,
     ) -> StoreCoordinator {
         StoreCoordinator {
@@ -46,7 +46,7 @@ impl StoreCoordinator {
             rule: rule.name.clone(),
             daily_budget_usd: rule.daily_budget_usd,
             is_priced: rule.judge.as_ref().is_some_and(|judge| judge.price.is_some()),
-            project_of,
+            look_up_project,
             stop: Arc::clone(stop),
         }
     }
@@ -55,7 +55,7 @@ impl StoreCoordinator {
         JudgeCall {
             key: Some(intent.key.to_bytes()),
             rule: self.rule.clone(),
-            project: (self.project_of)(&intent.trajectory_id).unwrap_or_default(),
+            project: (self.look_up_project)(&intent.trajectory_id).unwrap_or_default(),
             trajectory_id: intent.trajectory_id.to_string(),
             step: intent.step_index,
             rubric_hash: intent.rubric_hash.to_string(),
@@ -75,8 +75,8 @@ impl StoreCoordinator {
         let call = self.judge_call(&intent);
         let mut wait = MIN_WAIT;
         loop {
-            match CallHold::begin(&self.server.store, call.clone()).await {
-                Ok(CallTurn::Held(hold)) => return QuestionTurn::Granted(self.permit(hold)),
+            match CallReservation::begin(&self.server.store, call.clone()).await {
+                Ok(CallTurn::Held(hold)) => return QuestionTurn::Granted(self.build_permit(hold)),
                 Ok(CallTurn::Answered(text)) => match serde_json::from_str(&text) {
                     Ok(verdict) => return QuestionTurn::Answered(verdict),
                     Err(error) => return QuestionTurn::Refused(format!("the stored answer cannot be read: {error}")),
@@ -95,14 +95,14 @@ impl StoreCoordinator {
                 Err(_) => {}
             }
             if self.is_stopping() {
-                return QuestionTurn::Exhausted(STOPPING.to_owned());
+                return QuestionTurn::Exhausted(STOPPING_REASON.to_owned());
             }
             tokio::time::sleep(wait).await;
             wait = (wait * 2).min(MAX_WAIT);
         }
     }
 
-    fn permit(&self, hold: CallHold) -> Box<StorePermit> {
+    fn build_permit(&self, hold: CallReservation) -> Box<StorePermit> {
         Box::new(StorePermit {
             server: Arc::clone(&self.server),
             rule: self.rule.clone(),
@@ -134,7 +134,7 @@ struct StorePermit {
     server: Arc<ServerState>,
     rule: String,
     is_priced: bool,
-    hold: CallHold,
+    hold: CallReservation,
 }
 
 impl StorePermit {
@@ -148,7 +148,7 @@ impl StorePermit {
         while let Err(error) = self.hold.settle(spend.clone(), answer.clone()).await {
             if self.server.is_stopping.load(Ordering::Relaxed) {
                 tracing::error!(rule = self.rule, %error, "failed to record the cost of a call; its upper bound is charged");
-                self.hold.leave();
+                self.hold.leave_reserved();
                 break;
             }
             if wait == MIN_WAIT {

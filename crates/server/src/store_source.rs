@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use gradus_ingest::{RecordIntake, SourceError, TraceSource};
-use gradus_store::{FILE_NAME, Store, StoreError, StoreLocation, is_postgres_address};
+use gradus_store::{DATABASE_FILE_NAME, Store, StoreError, StoreLocation, is_postgres_address};
 
 /// One project of a store, or all of them. The store is opened read-only, so a server may use it at the same time.
 pub struct StoreSource {
@@ -35,16 +35,18 @@ impl TraceSource for StoreSource {
         };
         let failed = |error: StoreError| match error {
             // A database of another program must not be reported as a damaged store.
-            StoreError::Damaged { .. } if path.file_name() != Some(FILE_NAME.as_ref()) => SourceError::Unrecognised {
-                name: name.clone(),
-                looks_like: "a SQLite database that is no Gradus store".to_owned(),
-            },
+            StoreError::Damaged { .. } if path.file_name() != Some(DATABASE_FILE_NAME.as_ref()) => {
+                SourceError::Unrecognised {
+                    name: name.clone(),
+                    looks_like: "a SQLite database that is no Gradus store".to_owned(),
+                }
+            }
             // These errors name the location themselves.
             error @ (StoreError::Missing { .. }
             | StoreError::NoTables { .. }
             | StoreError::ForeignSchema { .. }
             | StoreError::Damaged { .. }
-            | StoreError::TooNew { .. }) => SourceError::Told(error.to_string()),
+            | StoreError::TooNew { .. }) => SourceError::External(error.to_string()),
             error => SourceError::Unreadable { name: name.clone(), reason: error.to_string() },
         };
         let store = match &self.address {
@@ -63,7 +65,7 @@ impl TraceSource for StoreSource {
             intake.begin_project(project);
             // Page by page, so that only a few traces are in memory.
             let mut after = None;
-            while let Some((page, last)) = store.project_page(project, after).map_err(failed)? {
+            while let Some((page, last)) = store.read_project_page(project, after).map_err(failed)? {
                 crate::stored_records::write_otlp(&page, &mut |export| intake.add_export(export));
                 after = Some(last);
             }

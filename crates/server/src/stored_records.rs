@@ -15,7 +15,7 @@ pub fn span_ids(block: &StoredBlock) -> Result<Vec<SpanId>, String> {
     if let Some(reason) = request.rejected.reason {
         return Err(reason);
     }
-    Ok(request.parts.iter().flat_map(|part| &part.records).map(|record| record.mark.span_id).collect())
+    Ok(request.parts.iter().flat_map(|part| &part.records).map(|record| record.record_outline.span_id).collect())
 }
 
 /// Writes the records of a trace group as OTLP export requests. Of a span that was received in several versions, only
@@ -25,7 +25,7 @@ pub fn write_otlp(trace_group: &StoredTraceGroup, out: &mut dyn FnMut(&[u8])) {
 }
 
 /// As [`write_otlp`], but frees each block after it was written, so that a large group is not in memory twice.
-pub fn take_otlp(mut trace_group: StoredTraceGroup, out: &mut dyn FnMut(&[u8])) {
+pub fn write_otlp_and_free(mut trace_group: StoredTraceGroup, out: &mut dyn FnMut(&[u8])) {
     for block in std::mem::take(&mut trace_group.blocks) {
         write_block(&trace_group, &block, out);
     }
@@ -40,7 +40,7 @@ fn write_block(trace_group: &StoredTraceGroup, block: &StoredBlock, out: &mut dy
     if let Ok(mut request) = regroup_export(&block.export, TelemetrySignal::Span, &RecordLimits::default()) {
         let mut parts = std::mem::take(&mut request.parts);
         for part in &mut parts {
-            part.records.retain(|record| trace_group.is_current_version(block, record.mark.span_id));
+            part.records.retain(|record| trace_group.is_current_version(block, record.record_outline.span_id));
             let mut export = Vec::new();
             request.write(part, &mut export);
             out(&export);

@@ -16,11 +16,11 @@ use super::logging::report_store_failure;
 use super::queries::{CancelOnDrop, QueryPermit, QueryPool, are_downloads_waiting, without_turn};
 
 /// Maximum number of pieces that wait to be sent, in addition to the one that is being filled.
-const PIECES: usize = 2;
+const MAX_WAITING_PIECES: usize = 2;
 /// Size of one piece. Larger pieces would hold more memory for each client that reads slowly.
 const PIECE_BYTES: usize = 64 << 10;
 /// Stall timeout while another download waits for the slot.
-const CROWDED: Duration = Duration::from_secs(5);
+const CROWDED_STALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often a stalled send checks whether others wait.
 const STALL_CHECK: Duration = Duration::from_secs(1);
 
@@ -74,7 +74,7 @@ impl ResponseSink {
                     Ok(sent) => return sent.is_ok(),
                     // A client that does not read keeps its slot only while nobody else needs it.
                     Err(_) if begun.elapsed() >= stall_timeout => return false,
-                    Err(_) if begun.elapsed() >= CROWDED && are_downloads_waiting() => return false,
+                    Err(_) if begun.elapsed() >= CROWDED_STALL_TIMEOUT && are_downloads_waiting() => return false,
                     Err(_) => {}
                 }
             }
@@ -92,7 +92,7 @@ pub(super) fn stream_query_body(
     stall_timeout: Duration,
     write: impl FnOnce(&mut ResponseSink) -> Result<(), StoreError> + Send + 'static,
 ) -> Body {
-    let (sender, mut receiver) = mpsc::channel::<ResponseFrame>(PIECES);
+    let (sender, mut receiver) = mpsc::channel::<ResponseFrame>(MAX_WAITING_PIECES);
     // True until the response is complete: the query may be stopped at any point, or never start.
     let is_cut = Arc::new(AtomicBool::new(true));
     let mut sink = ResponseSink {

@@ -9,22 +9,22 @@ use std::time::{Duration, Instant};
 pub(super) struct ThrottledLog {
     /// When it was last logged. Monotonic, because with the wall clock nothing would be logged after the clock is set
     /// back.
-    pub(super) told: Mutex<Option<Instant>>,
-    pub(super) untold: AtomicU64,
+    pub(super) logged_at: Mutex<Option<Instant>>,
+    pub(super) unlogged_count: AtomicU64,
 }
 
 impl ThrottledLog {
     /// Minimum time between two lines of the same kind.
-    const PAUSE: Duration = Duration::from_secs(10);
+    const MIN_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
     /// Counts an occurrence. Returns the count since the last line if a line is to be logged now.
     pub(super) fn record_occurrence(&self) -> Option<u64> {
-        self.untold.fetch_add(1, Ordering::Relaxed);
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.is_some_and(|told| told.elapsed() < Self::PAUSE) {
+        self.unlogged_count.fetch_add(1, Ordering::Relaxed);
+        let mut logged_at = self.logged_at.lock().unwrap_or_else(PoisonError::into_inner);
+        if logged_at.is_some_and(|logged_at| logged_at.elapsed() < Self::MIN_LOG_INTERVAL) {
             return None;
         }
-        *told = Some(Instant::now());
-        Some(self.untold.swap(0, Ordering::Relaxed))
+        *logged_at = Some(Instant::now());
+        Some(self.unlogged_count.swap(0, Ordering::Relaxed))
     }
 }

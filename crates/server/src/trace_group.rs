@@ -50,7 +50,7 @@ impl TraceGroupSize {
 pub(crate) struct TraceGroupView {
     pub(crate) trajectories: Vec<Trajectory>,
     /// Whether records arrived since the group was last assembled.
-    pub(crate) is_due: bool,
+    pub(crate) has_new_records: bool,
     /// Whether only a part of the records was read.
     pub(crate) is_cut: bool,
     /// Why the group is quarantined. It is not assembled then, since it might crash the server.
@@ -65,11 +65,11 @@ impl TraceGroupView {
             return Ok(TraceGroupView { quarantine_reason: Some(reason), ..TraceGroupView::default() });
         }
         let trace_group = store.trace_group(number)?;
-        let (is_due, is_cut) = (trace_group.due_ns.is_some(), trace_group.is_cut);
+        let (has_new_records, is_cut) = (trace_group.due_ns.is_some(), trace_group.is_cut);
         let (mut trajectories, _) = read_trace_group(trace_group)?;
         // A session memory of its own: viewed traces are seldom the next ones to be graded.
         SessionMemory::default().link_group(store, &mut trajectories)?;
-        Ok(TraceGroupView { trajectories, is_due, is_cut, quarantine_reason: None })
+        Ok(TraceGroupView { trajectories, has_new_records, is_cut, quarantine_reason: None })
     }
 }
 
@@ -115,7 +115,7 @@ pub(super) fn read_trace_group(
     let number = trace_group.no;
     let mut intake = RecordIntake::new(limits, &mut sink);
     intake.begin_source("store");
-    crate::stored_records::take_otlp(trace_group, &mut |export| intake.add_export(export));
+    crate::stored_records::write_otlp_and_free(trace_group, &mut |export| intake.add_export(export));
     let summary = intake
         .finish()
         .map_err(|error| StoreError::BadRow { what: format!("trace group {number}"), reason: error.to_string() })?;
@@ -124,7 +124,7 @@ pub(super) fn read_trace_group(
         first.defects.push(ExtractionDefect::new(DefectKind::TooLarge, detail, None));
     }
     let links = summary.links.into_iter().map(|(trace, key)| {
-        let (kind, key) = stored_link(key);
+        let (kind, key) = to_stored_link(key);
         (trace, kind, key)
     });
     Ok((trajectories, links.collect()))
@@ -174,7 +174,7 @@ impl OmittedParts {
 }
 
 /// Converts a link to the store's kind and hashed key.
-pub(crate) fn stored_link(key: LinkKey) -> (LinkKind, u64) {
+pub(crate) fn to_stored_link(key: LinkKey) -> (LinkKind, u64) {
     match key {
         LinkKey::Session(key) => (LinkKind::Session, key),
         LinkKey::Leaves(key) => (LinkKind::Leaves, key),

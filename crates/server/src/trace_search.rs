@@ -10,10 +10,10 @@ use crate::phoenix;
 use crate::state::ServerState;
 
 /// Number of traces in one query when a condition on spans has to be tested.
-const TRIED_AT_ONCE: usize = 10;
+const TRACES_PER_TRY: usize = 10;
 /// Maximum number of traces and maximum time for testing a condition in one request, since spans are not indexed.
 /// Then the page is short and the cursor continues from there.
-const MAX_TRIED: usize = 1_000;
+const MAX_TRIED_TRACES: usize = 1_000;
 const MAX_TRY_TIME: Duration = Duration::from_millis(50);
 
 /// The parameters of a search.
@@ -100,8 +100,8 @@ impl TraceSearch<'_> {
         loop {
             // Full-text results cannot be continued in the middle of a batch.
             let batch = match self.filter.text {
-                Some(_) => TRIED_AT_ONCE.min(self.limit - found.len()),
-                None => TRIED_AT_ONCE,
+                Some(_) => TRACES_PER_TRY.min(self.limit - found.len()),
+                None => TRACES_PER_TRY,
             };
             let page = server.store.traces(self.filter, cursor, batch)?;
             let last = page.traces.len();
@@ -113,12 +113,13 @@ impl TraceSearch<'_> {
                 }
                 // Checked after each trace, since one can be large. Full-text results have an order of their own, in
                 // which a trace is not a valid cursor, so those pages are finished.
-                let is_enough = found.len() >= self.limit || tried >= MAX_TRIED || started.elapsed() > MAX_TRY_TIME;
+                let is_enough =
+                    found.len() >= self.limit || tried >= MAX_TRIED_TRACES || started.elapsed() > MAX_TRY_TIME;
                 if is_enough && self.filter.text.is_none() && at + 1 < last {
                     return Ok((found, Some(resume_cursor)));
                 }
             }
-            let is_enough = found.len() >= self.limit || tried >= MAX_TRIED || started.elapsed() > MAX_TRY_TIME;
+            let is_enough = found.len() >= self.limit || tried >= MAX_TRIED_TRACES || started.elapsed() > MAX_TRY_TIME;
             if page.next.is_none() || is_enough {
                 return Ok((found, page.next));
             }

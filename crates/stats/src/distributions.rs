@@ -5,7 +5,7 @@
 use std::f64::consts::PI;
 
 /// From this many degrees of freedom, Student's t distribution equals the normal one to seven digits.
-const MAX_FREEDOM: f64 = 1e7;
+const MIN_NORMAL_FREEDOM: f64 = 1e7;
 
 /// Logarithm of the gamma function for positive `x`, by Lanczos' approximation (g = 7), accurate to 1e-14.
 pub(crate) fn ln_gamma(x: f64) -> f64 {
@@ -70,7 +70,7 @@ pub(crate) fn normal_quantile(alpha: f64) -> f64 {
 /// The two-sided p-value of a t statistic. `freedom` may be fractional; infinite means the normal distribution.
 pub(crate) fn student_two_sided(statistic: f64, freedom: f64) -> f64 {
     let statistic = statistic.abs();
-    if freedom >= MAX_FREEDOM {
+    if freedom >= MIN_NORMAL_FREEDOM {
         return (2.0 * normal_tail(statistic)).min(1.0);
     }
     let freedom = freedom.max(1.0);
@@ -80,7 +80,7 @@ pub(crate) fn student_two_sided(statistic: f64, freedom: f64) -> f64 {
 /// The two-sided quantile of Student's t distribution: 2.776 for `alpha` 0.05 and four degrees of freedom.
 pub(crate) fn student_quantile(alpha: f64, freedom: f64) -> f64 {
     let normal = normal_quantile(alpha);
-    if freedom >= MAX_FREEDOM {
+    if freedom >= MIN_NORMAL_FREEDOM {
         return normal;
     }
     let freedom = freedom.max(1.0);

@@ -52,7 +52,7 @@ impl Store {
                      changed_ns = excluded.changed_ns",
                 )?
                 .execute(params![row.name, row.body, row.author, row.changed_ns])?;
-            forget_states(writing.sql, &forgotten_states)
+            delete_alert_states(writing.sql, &forgotten_states)
         })
     }
 
@@ -67,7 +67,7 @@ impl Store {
                 writing.sql.prepare_cached("DELETE FROM alert_rule WHERE name = ?")?.execute(params![name])?;
             if deleted > 0 {
                 writing.sql.prepare_cached("DELETE FROM alert_mute WHERE rule = ?")?.execute(params![name])?;
-                forget_states(writing.sql, &forgotten_states)?;
+                delete_alert_states(writing.sql, &forgotten_states)?;
             }
             Ok(deleted > 0)
         })
@@ -106,7 +106,7 @@ impl Store {
     }
 }
 
-fn forget_states(sql: &SqlConnection, states: &[String]) -> Result<(), StoreError> {
+fn delete_alert_states(sql: &SqlConnection, states: &[String]) -> Result<(), StoreError> {
     let mut statement = sql.prepare_cached("DELETE FROM alert_state WHERE rule = ?")?;
     states.iter().try_for_each(|state| statement.execute(params![state]).map(drop))?;
     Ok(())

@@ -53,7 +53,7 @@ impl Store {
         let looked_at = [
             check_traces(&view, &mut report, span_ids),
             check_verdicts(&view, &mut report),
-            check_ties(&view, &mut report),
+            check_references(&view, &mut report),
         ];
         for error in looked_at.into_iter().filter_map(Result::err) {
             report.add_problem(|| error.to_string());
@@ -163,9 +163,9 @@ fn check_verdicts(sql: &SqlConnection, report: &mut CheckReport) -> Result<(), S
 
 /// Every reference between rows must be valid. Foreign keys of SQLite are off, because checking them on every write is
 /// slow.
-fn check_ties(sql: &SqlConnection, report: &mut CheckReport) -> Result<(), StoreError> {
+fn check_references(sql: &SqlConnection, report: &mut CheckReport) -> Result<(), StoreError> {
     // Table, column, and the table that the column refers to.
-    const TIES: &[(&str, &str, &str)] = &[
+    const REFERENCES: &[(&str, &str, &str)] = &[
         ("block", "trace", "trace"),
         ("span", "trace", "trace"),
         ("link", "trace", "trace"),
@@ -179,7 +179,7 @@ fn check_ties(sql: &SqlConnection, report: &mut CheckReport) -> Result<(), Store
         ("trace", "project", "project"),
         ("trajectory", "project", "project"),
     ];
-    for (table, column, of) in TIES {
+    for (table, column, of) in REFERENCES {
         let count: i64 = sql.query_row(
             &format!(
                 "SELECT count(*) FROM {table} WHERE {column} IS NOT NULL \

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use crate::query::BUCKET_NS;
 
 /// Lengths of coarse buckets in hours, shortest first.
-pub(crate) const SIZES: [i64; 2] = [1, 24];
+pub(crate) const BUCKET_HOURS: [i64; 2] = [1, 24];
 /// One hour. Coarse buckets are multiples of it.
 pub(crate) const HOUR_NS: i64 = 3_600_000_000_000;
 /// Number that stands for all projects together. Projects count from 1.
@@ -22,13 +22,13 @@ pub enum NameKind {
     Version = 2,
     Model = 3,
     /// Agent, version and model together.
-    Together = 4,
+    Combination = 4,
 }
 
 /// Names of agent, version and model; empty where there is none.
 pub(crate) type DimensionNames<'r> = [&'r str; 3];
 
-/// The names of [`NameKind::Together`] as one text. A JSON list, so that all texts of one agent share a prefix and
+/// The names of [`NameKind::Combination`] as one text. A JSON list, so that all texts of one agent share a prefix and
 /// can be found by range.
 pub(crate) fn encode_dimensions(names: DimensionNames<'_>) -> String {
     serde_json::json!(names).to_string()
@@ -70,7 +70,7 @@ impl<'r> CoarseRollupKey<'r> {
             NameKind::Agent => Cow::Borrowed(agent),
             NameKind::Version => Cow::Borrowed(version),
             NameKind::Model => Cow::Borrowed(model),
-            NameKind::Together => Cow::Owned(encode_dimensions(self.names)),
+            NameKind::Combination => Cow::Owned(encode_dimensions(self.names)),
         }
     }
 }
@@ -95,11 +95,11 @@ impl<'r> RollupDimensions<'r> {
             (NameKind::Agent, [agent, "", ""], !agent.is_empty()),
             (NameKind::Version, ["", version, ""], !version.is_empty()),
             (NameKind::Model, ["", "", model], !model.is_empty()),
-            (NameKind::Together, all, is_several),
+            (NameKind::Combination, all, is_several),
         ];
         let named = named.into_iter().filter(|(_, _, is_there)| *is_there);
         named.flat_map(move |(kind, names, _)| {
-            SIZES.into_iter().flat_map(move |size| {
+            BUCKET_HOURS.into_iter().flat_map(move |size| {
                 let bucket = self.bucket.div_euclid(size * HOUR_NS / BUCKET_NS);
                 [ALL_PROJECTS, self.project].into_iter().map(move |project| CoarseRollupKey {
                     size,

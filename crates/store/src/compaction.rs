@@ -34,7 +34,7 @@ impl Store {
 fn merge_blocks(sql: &SqlConnection, after: i64) -> Result<(u64, Option<i64>), StoreError> {
     const TRACES: i64 = 100;
     /// Maximum bytes of a merged body, because a body is read into memory as a whole.
-    const MAX_BYTES: usize = 32 << 20;
+    const MAX_MERGED_BYTES: usize = 32 << 20;
     let traces: Vec<i64> = sql
         .prepare_cached(
             "SELECT trace FROM block WHERE trace > ? AND signal = 0 GROUP BY trace HAVING count(*) > 1 \
@@ -57,11 +57,11 @@ fn merge_blocks(sql: &SqlConnection, after: i64) -> Result<(u64, Option<i64>), S
         let mut export = Vec::new();
         for (_, body) in &blocks {
             export.extend(decompress_bytes(body)?);
-            if export.len() > MAX_BYTES {
+            if export.len() > MAX_MERGED_BYTES {
                 break;
             }
         }
-        if export.len() > MAX_BYTES {
+        if export.len() > MAX_MERGED_BYTES {
             continue;
         }
         let body = compress_bytes(&export);

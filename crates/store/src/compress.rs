@@ -7,10 +7,10 @@ use std::cell::RefCell;
 use crate::error::StoreError;
 
 /// Negative levels of zstd are the fastest ones.
-const LEVEL: i32 = -1;
+const COMPRESSION_LEVEL: i32 = -1;
 /// Maximum bytes that one body may decompress to: more than any request may have. Guards against a damaged or hostile
 /// file.
-const MAX_BYTES: usize = 1 << 30;
+const MAX_BODY_BYTES: usize = 1 << 30;
 
 thread_local! {
     // Setting up a context costs more than compressing a span, so each thread keeps one.
@@ -26,12 +26,12 @@ pub(crate) fn compress_bytes(bytes: &[u8]) -> Vec<u8> {
         }
         let packed = slot.as_mut().and_then(|compressor| compressor.compress(bytes).ok());
         // Only without memory there is no context; then the plain call aborts.
-        packed.unwrap_or_else(|| zstd::bulk::compress(bytes, LEVEL).unwrap_or_default())
+        packed.unwrap_or_else(|| zstd::bulk::compress(bytes, COMPRESSION_LEVEL).unwrap_or_default())
     })
 }
 
 fn new_compressor() -> std::io::Result<zstd::bulk::Compressor<'static>> {
-    let mut compressor = zstd::bulk::Compressor::new(LEVEL)?;
+    let mut compressor = zstd::bulk::Compressor::new(COMPRESSION_LEVEL)?;
     compressor.include_checksum(true)?;
     Ok(compressor)
 }
@@ -45,7 +45,7 @@ pub(crate) fn decompressed_size(bytes: &[u8]) -> Option<u64> {
 pub(crate) fn decompress_bytes(bytes: &[u8]) -> Result<Vec<u8>, StoreError> {
     let bad = |reason: String| StoreError::bad_row("a compressed body", reason);
     let size = decompressed_size(bytes).ok_or_else(|| bad("its length is not known".to_owned()))?;
-    let size = usize::try_from(size).ok().filter(|size| *size <= MAX_BYTES);
+    let size = usize::try_from(size).ok().filter(|size| *size <= MAX_BODY_BYTES);
     let size = size.ok_or_else(|| bad("it is too long".to_owned()))?;
     DECOMPRESSOR.with_borrow_mut(|slot| {
         if slot.is_none() {

@@ -41,7 +41,7 @@ const PAGE_BYTES: i64 = 8192;
 /// Maximum number of pages in the write-ahead log before they are moved into the database file: 32 MB.
 const CHECKPOINT_PAGES: i64 = 4000;
 /// Maximum number of prepared statements that a connection caches.
-const STATEMENTS: usize = 64;
+const MAX_CACHED_STATEMENTS: usize = 64;
 /// How long a connection waits for another process that writes.
 pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -68,7 +68,7 @@ fn create_store(path: &Path) -> Result<(), StoreError> {
     remove_draft();
     // Created here and not by SQLite, so that only its owner can read it. SQLite gives its log and index the same
     // rights.
-    crate::create_private(&draft).map_err(not_writable)?;
+    crate::create_private_file(&draft).map_err(not_writable)?;
     let made = set_up_store(&draft, path)
         .and_then(|connection| connection.close().map_err(|(_, error)| StoreError::from_open_error(path, &error)));
     // Another process may have created one meanwhile. Then that one is used.
@@ -105,7 +105,7 @@ fn set_up_store(file: &Path, path: &Path) -> Result<Connection, StoreError> {
     let opening = |error: rusqlite::Error| StoreError::from_open_error(path, &error);
     let mut connection = open().map_err(opening)?;
     // Checked before anything is changed: the file may belong to another program.
-    set_up(&connection).map_err(opening)?;
+    configure_connection(&connection).map_err(opening)?;
     let version = check_version(&connection, path)?;
     set_up_writer(&connection, version == 0).map_err(opening)?;
     migrate_database(&mut connection, path)?;
@@ -134,7 +134,7 @@ pub(crate) fn open_any_version(path: &Path) -> Result<(Connection, i64), StoreEr
             Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
         connection.pragma_update(None, "query_only", true)?;
         connection.pragma_update(None, "cache_size", -2_000)?;
-        set_up(&connection)?;
+        configure_connection(&connection)?;
         Ok(connection)
     };
     let connection = open().map_err(|error| StoreError::from_open_error(path, &error))?;
@@ -161,9 +161,9 @@ pub(crate) fn upgrade_store(path: &Path) -> Result<(), StoreError> {
 }
 
 /// Settings of every connection.
-fn set_up(connection: &Connection) -> Result<(), rusqlite::Error> {
+fn configure_connection(connection: &Connection) -> Result<(), rusqlite::Error> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
-    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    connection.set_prepared_statement_cache_capacity(MAX_CACHED_STATEMENTS);
     // Query plans must not depend on bound values: otherwise SQLite prepares statements again for each value.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     // Hostile schema in a file must not be able to call functions.
@@ -223,12 +223,12 @@ pub(crate) fn schema_difference(connection: &Connection) -> Result<Option<String
 }
 
 /// Opens a file and returns whether it still needs migrations.
-pub(crate) fn is_older(path: &Path) -> Result<bool, StoreError> {
+pub(crate) fn needs_migration(path: &Path) -> Result<bool, StoreError> {
     let opening = |error: rusqlite::Error| StoreError::from_open_error(path, &error);
     let connection =
         Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)
             .map_err(opening)?;
-    set_up(&connection).map_err(opening)?;
+    configure_connection(&connection).map_err(opening)?;
     Ok(check_version(&connection, path)? < MIGRATIONS.len() as i64)
 }
 

@@ -44,11 +44,11 @@ impl StoreEngine {
     }
 
     /// Returns the engine for the copy that holds this lock itself.
-    pub(crate) fn beside_copy_lock(self) -> StoreEngine {
+    pub(crate) fn into_copy_lock_holder(self) -> StoreEngine {
         match self {
             StoreEngine::File(path) => StoreEngine::File(path),
             #[cfg(feature = "postgres")]
-            StoreEngine::Postgres(server) => StoreEngine::Postgres(Box::new(server.beside_copy_lock())),
+            StoreEngine::Postgres(server) => StoreEngine::Postgres(Box::new(server.into_copy_lock_holder())),
         }
     }
 

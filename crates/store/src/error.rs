@@ -102,12 +102,12 @@ pub enum StoreError {
 
 impl StoreError {
     /// Whether the requested data is at fault and not the store: other requests may succeed.
-    pub fn is_of_content(&self) -> bool {
+    pub fn is_data_error(&self) -> bool {
         matches!(self, StoreError::BadRow { .. } | StoreError::Damaged { .. } | StoreError::Sql(_))
     }
 
     /// Whether the store refused to be written to, so that other tasks would fail, too.
-    pub(crate) fn is_refusal(&self) -> bool {
+    pub(crate) fn is_write_refusal(&self) -> bool {
         matches!(
             self,
             StoreError::DiskFull

@@ -48,15 +48,15 @@ impl NewFacets {
 pub(crate) type KnownRecords<'r> = HashMap<i64, &'r TrajectoryRecord, RandomState>;
 
 /// Brings the facets of a trace up to date.
-pub(crate) fn write_facets(sql: &SqlConnection, trace: i64) -> Result<(), StoreError> {
+pub(crate) fn update_facets(sql: &SqlConnection, trace: i64) -> Result<(), StoreError> {
     let mut new = NewFacets::default();
-    gather_facets(sql, trace, &KnownRecords::default(), &mut new)?;
+    update_facets_batched(sql, trace, &KnownRecords::default(), &mut new)?;
     new.write(sql)
 }
 
-/// As [`write_facets`], but new rows are only collected. Most facets do not change, and unchanged ones are not
+/// As [`update_facets`], but new rows are only collected. Most facets do not change, and unchanged ones are not
 /// written.
-pub(crate) fn gather_facets(
+pub(crate) fn update_facets_batched(
     sql: &SqlConnection,
     trace: i64,
     records: &KnownRecords<'_>,
@@ -108,8 +108,8 @@ fn collect_trace_facets(
     let numbers = statement.query_map([trace], |row| row.get(0))?.collect::<Result<Vec<i64>, _>>()?;
     for no in numbers {
         match records.get(&no) {
-            Some(record) => found.put_record(record),
-            None => found.put_stored(sql, no)?,
+            Some(record) => found.put_trajectory(record),
+            None => found.put_stored_trajectory(sql, no)?,
         }
         let is_known_right = |record: &&TrajectoryRecord| !record.outcomes.iter().any(|outcome| outcome.is_wrong);
         if records.get(&no).is_none_or(|record| !is_known_right(record)) {
@@ -153,7 +153,7 @@ impl TraceFacets {
     }
 
     /// Facets of a trajectory that was just assembled.
-    fn put_record(&mut self, record: &TrajectoryRecord) {
+    fn put_trajectory(&mut self, record: &TrajectoryRecord) {
         self.put_names(&record.agent, &record.model, &record.version, record.is_error);
         // Names of tools are one per line in the column, so a name with a line feed must be read as it would be from
         // there.
@@ -182,8 +182,8 @@ impl TraceFacets {
         Ok(())
     }
 
-    /// As `put_record`, for a trajectory that was stored before.
-    fn put_stored(&mut self, sql: &SqlConnection, no: i64) -> Result<(), StoreError> {
+    /// As `put_trajectory`, for a trajectory that was stored before.
+    fn put_stored_trajectory(&mut self, sql: &SqlConnection, no: i64) -> Result<(), StoreError> {
         let mut statement =
             sql.prepare_cached("SELECT agent, model, version, tools, is_error FROM trajectory WHERE no = ?")?;
         let mut rows = statement.query([no])?;

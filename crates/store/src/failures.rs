@@ -191,7 +191,7 @@ impl Store {
                 )?
                 .execute(params![no, verdict.trajectory, verdict.evaluator, verdict.step, verdict.line])?;
                 replace_failures(sql, verdict.trajectory)?;
-                crate::facets::write_facets(sql, trace)?;
+                crate::facets::update_facets(sql, trace)?;
             }
             Ok(())
         })

@@ -48,7 +48,7 @@ impl FileGuard {
     }
 
     /// Checkpoints and truncates the log, which frees its space on a full disk.
-    pub(crate) fn free_log(&self, connection: &SqlConnection) {
+    pub(crate) fn checkpoint_log(&self, connection: &SqlConnection) {
         if let Some(connection) = connection.sqlite() {
             let _ = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
         }

@@ -116,7 +116,7 @@ impl StoreFiles {
         // A checkpoint empties the log after its index, and looks the same for a moment. Only a state that lasts is an
         // error.
         let Some(first) = is_short() else { return true };
-        std::thread::sleep(LOG_RESET_TIME);
+        std::thread::sleep(MAX_LOG_RESET_TIME);
         is_short() != Some(first)
     }
 
@@ -149,7 +149,7 @@ impl StoreFiles {
 }
 
 /// Maximum time that a checkpoint may take to empty the log.
-const LOG_RESET_TIME: Duration = Duration::from_millis(20);
+const MAX_LOG_RESET_TIME: Duration = Duration::from_millis(20);
 
 /// Content of the index of a write-ahead log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -222,7 +222,7 @@ pub(crate) fn check_database_file(path: &Path) -> Result<bool, StoreError> {
     }
     // With a log, missing pages may be there.
     if log_bytes == 0
-        && let Some(expected) = header_bytes(path)
+        && let Some(expected) = read_size_from_header(path)
         && bytes < expected
     {
         return damaged(format!("it has {bytes} of {expected} bytes: it was truncated"));
@@ -231,7 +231,7 @@ pub(crate) fn check_database_file(path: &Path) -> Result<bool, StoreError> {
 }
 
 /// The size that the header of a database states; `None` if it states none.
-fn header_bytes(path: &Path) -> Option<u64> {
+fn read_size_from_header(path: &Path) -> Option<u64> {
     let mut header = [0; HEADER_BYTES as usize];
     File::open(path).ok()?.read_exact(&mut header).ok()?;
     if !header.starts_with(b"SQLite format 3\0") {

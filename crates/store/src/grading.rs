@@ -10,12 +10,12 @@ use gradus_core::span::TraceId;
 use crate::Store;
 use crate::compress::compress_bytes;
 use crate::error::StoreError;
-use crate::facets::{KnownRecords, NewFacets, gather_facets};
+use crate::facets::{KnownRecords, NewFacets, update_facets_batched};
 use crate::failures::{assign_failure_group, forget_failures, replace_failures};
-use crate::interned_labels;
+use crate::index_words;
 use crate::judge_calls::forget_trajectory_answers;
-use crate::rollup::{self, ScoreSums};
-use crate::usage::{self, UsageSums};
+use crate::rollup::{self, ScoreRollupChanges};
+use crate::usage::{self, UsageRollupChanges};
 use crate::writer::{WriteContext, WriteHandle};
 
 /// A trace group and the trajectories that were assembled from it.
@@ -98,7 +98,7 @@ impl Store {
 
     /// Stores one trace group in parts, each in a transaction of its own, and waits for them. If the process ends in
     /// between, the group is still in the ready queue and is assembled again.
-    pub fn assembled_in_parts(&self, trace_group: AssembledTraceGroup, now_ns: i64) -> Result<usize, StoreError> {
+    pub fn store_assembled_in_parts(&self, trace_group: AssembledTraceGroup, now_ns: i64) -> Result<usize, StoreError> {
         let AssembledTraceGroup { trace_group, due_ns, records } = trace_group;
         let trajectory_ids = records.iter().map(|record| record.trajectory_id.clone()).collect();
         let mut changed = 0;
@@ -127,7 +127,7 @@ impl Store {
         let pack = |mut record: TrajectoryRecord| {
             let (digest, body) = (TrajectoryDigest::from_json(&record.json), compress_bytes(&record.json));
             record.json = Vec::new();
-            record.words = interned_labels::collect_distinct_words(&record.words);
+            record.words = index_words::collect_distinct_words(&record.words);
             record.tokens = record.tokens.min(MAX_TOKENS);
             record.cost_usd = record.cost_usd.filter(|usd| (0.0..=MAX_USD).contains(usd));
             CompressedTrajectory { record, digest, body }
@@ -156,8 +156,8 @@ impl Store {
 #[derive(Default)]
 struct PendingWrites<'r> {
     words: Vec<(i64, &'r str)>,
-    sums: ScoreSums<'r>,
-    usage: UsageSums<'r>,
+    sums: ScoreRollupChanges<'r>,
+    usage: UsageRollupChanges<'r>,
     facets: NewFacets,
 }
 
@@ -184,7 +184,7 @@ pub(crate) fn insert_words<'w>(
     for (no, text) in texts {
         match sql.sqlite() {
             Some(_) => insert.execute(params![no, text])?,
-            None => insert.execute(params![no, interned_labels::fold_words(text)])?,
+            None => insert.execute(params![no, index_words::fold_words(text)])?,
         };
     }
     Ok(())
@@ -263,7 +263,7 @@ fn write_trace_group<'r>(
         return Ok(changed);
     }
     for (trace, _) in traces.into_values() {
-        gather_facets(sql, trace, &stored, &mut pending.facets)?;
+        update_facets_batched(sql, trace, &stored, &mut pending.facets)?;
     }
     if is_outdated {
         // The failure that quarantined it belongs to older records.
@@ -447,12 +447,12 @@ fn remove_trajectory(sql: &SqlConnection, no: i64, pending: &mut PendingWrites<'
     pending.write(sql)?;
     rollup::subtract_score_rollups(sql, no, None)?;
     usage::subtract_trajectory_usage(sql, no)?;
-    forget_trajectory(sql, no)
+    remove_trajectory_keeping_metrics(sql, no)
 }
 
 /// Removes a trajectory, but keeps it in the metrics: they reach further back than the traces that they were computed
 /// from.
-pub(crate) fn forget_trajectory(sql: &SqlConnection, no: i64) -> Result<(), StoreError> {
+pub(crate) fn remove_trajectory_keeping_metrics(sql: &SqlConnection, no: i64) -> Result<(), StoreError> {
     forget_failures(sql, no)?;
     forget_trajectory_answers(sql, no)?;
     for statement in [

@@ -116,9 +116,9 @@ pub(crate) fn chunk_time_range(chunk: &TraceChunk) -> Option<(i64, i64)> {
 
 /// Maximum number of traces in one trace group. A further trace begins a new group: a session without end must not be
 /// assembled as a whole for each of its calls.
-const MAX_TRACES_IN_A_STORY: i64 = 200;
+const MAX_GROUP_TRACES: i64 = 200;
 /// Maximum number of trace groups that one link of a trace may merge.
-const MAX_STORIES_TIED: usize = 8;
+const MAX_MERGED_GROUPS: usize = 8;
 
 /// Stores the chunks of one request. The caller runs this in a transaction, so it is all or nothing.
 pub(crate) fn ingest_chunks(
@@ -177,7 +177,7 @@ fn ingest_chunk(
 ) -> Result<(), StoreError> {
     let sql = writing.sql;
     let project = writing.projects.get_or_create(&chunk.project, sql, now_ns)?;
-    let trace = match known_trace(sql, chunk.trace_id)? {
+    let trace = match find_known_trace(sql, chunk.trace_id)? {
         Some(known) => known,
         None => {
             let no = numbers.next(sql)?;
@@ -226,7 +226,7 @@ fn ingest_chunk(
         link_trace(sql, trace.no, trace.trace_group, &chunk.links)?.trace_group
     };
     if errors > 0 {
-        find_by_error(sql, trace.no)?;
+        insert_error_facet(sql, trace.no)?;
     }
     queue_trace_group(sql, trace_group, project, root_state == 2, now_ns)
 }
@@ -333,7 +333,7 @@ fn update_trace(
 }
 
 /// Adds an error facet to a trace before it is assembled, so that filters find it.
-fn find_by_error(sql: &SqlConnection, trace: i64) -> Result<(), StoreError> {
+fn insert_error_facet(sql: &SqlConnection, trace: i64) -> Result<(), StoreError> {
     sql.prepare_cached(
         "INSERT INTO facet (project, kind, value, start_ns, trace) SELECT project, ?2, '', start_ns, no FROM trace \
          WHERE no = ?1 AND NOT EXISTS (SELECT 1 FROM facet WHERE trace = ?1 AND kind = ?2)",
@@ -343,7 +343,7 @@ fn find_by_error(sql: &SqlConnection, trace: i64) -> Result<(), StoreError> {
 }
 
 /// Returns the row of a trace; `None` if it is not stored.
-fn known_trace(sql: &SqlConnection, trace_id: TraceId) -> Result<Option<KnownTrace>, StoreError> {
+fn find_known_trace(sql: &SqlConnection, trace_id: TraceId) -> Result<Option<KnownTrace>, StoreError> {
     let id = trace_id.0.to_be_bytes();
     let known = sql
         .prepare_cached("SELECT no, has_root, story, project, start_ns FROM trace WHERE trace_id = ?")?
@@ -450,7 +450,7 @@ pub(crate) fn link_trace(
             )?;
             for other in latest.query_map(params![key, *kind as i64, trace], |row| row.get(0))? {
                 let other = other?;
-                if others.len() < MAX_STORIES_TIED && !others.contains(&other) {
+                if others.len() < MAX_MERGED_GROUPS && !others.contains(&other) {
                     others.push(other);
                 }
             }
@@ -482,7 +482,7 @@ fn lock_link_keys(sql: &SqlConnection, links: &[(LinkKind, u64)]) -> Result<(), 
 
 /// Links a trace by features that were found when it was assembled. Returns whether it is in another group now, which
 /// enters the ready queue.
-pub(crate) fn tie_later(
+pub(crate) fn link_assembled_trace(
     sql: &SqlConnection,
     trace_id: TraceId,
     links: &[(LinkKind, u64)],
@@ -517,7 +517,7 @@ fn merge_trace_groups(sql: &SqlConnection, a: i64, b: i64) -> Result<Option<i64>
         sql.prepare_cached("SELECT 1 + count(*) FROM trace WHERE story = ? AND story <> no")?
             .query_row([trace_group], |row| row.get(0))
     };
-    if traces(low)? + traces(high)? > MAX_TRACES_IN_A_STORY {
+    if traces(low)? + traces(high)? > MAX_GROUP_TRACES {
         return Ok(None);
     }
     let mut quarantined =

@@ -17,7 +17,7 @@ use crate::spend::{JudgeSpend, add_spend, bucket_index};
 use crate::sql::{OptionalRow, SqlConnection, SqlError, SqlRow, ToSqlParam, params};
 
 /// How long answers are stored for servers that take work over: longer than a budget or a judge delays it.
-pub(crate) const ANSWERS_KEPT_NS: i64 = 7 * DAY_NS;
+pub(crate) const ANSWER_RETENTION_NS: i64 = 7 * DAY_NS;
 /// First key of the advisory locks of budgets: "grbu" in ASCII. The second one is a hash of the rule.
 const BUDGET_LOCK: i64 = 0x6772_6275;
 
@@ -99,7 +99,7 @@ impl Store {
         let (call, node) = (call.clone(), self.node.name().to_owned());
         let own = self.calls.lock().open.clone();
         let now_ns = self.node.shared_time_ns(now_ns);
-        let ticket = CallTicket { key: call.key.unwrap_or_else(|| unshared_key(&node, fence)), fence };
+        let ticket = CallTicket { key: call.key.unwrap_or_else(|| make_unshared_key(&node, fence)), fence };
         let admitted = self.run_short_transaction(move |sql| admit_call(sql, &call, &ticket, &node, &own, now_ns));
         if !matches!(admitted, Ok(CallAdmission::Granted(_))) {
             self.calls.forget(fence);
@@ -185,7 +185,7 @@ fn is_owner_alive(sql: &SqlConnection) -> String {
 }
 
 /// A key that no other call has.
-fn unshared_key(node: &str, fence: i64) -> [u8; 16] {
+fn make_unshared_key(node: &str, fence: i64) -> [u8; 16] {
     let digest = blake3::hash(format!("{node} {fence}").as_bytes());
     std::array::from_fn(|at| digest.as_bytes()[at])
 }
@@ -216,7 +216,7 @@ fn admit_call(
         None => {}
     }
     if let Some(budget) = call.daily_budget_usd {
-        let (spent_usd, reserved_usd) = budget_use(sql, &call.rule, now_ns)?;
+        let (spent_usd, reserved_usd) = load_budget_use(sql, &call.rule, now_ns)?;
         if spent_usd + call.max_cost_usd > budget {
             return Ok(CallAdmission::Exhausted { spent_usd });
         }
@@ -274,7 +274,7 @@ fn lock_budget(sql: &SqlConnection, rule: &str) -> Result<(), StoreError> {
 
 /// What a rule has spent today, and what its calls under way have reserved. In one statement, so that a call that is
 /// settled at this moment counts in one of the two.
-fn budget_use(sql: &SqlConnection, rule: &str, now_ns: i64) -> Result<(f64, f64), StoreError> {
+fn load_budget_use(sql: &SqlConnection, rule: &str, now_ns: i64) -> Result<(f64, f64), StoreError> {
     let today_ns = now_ns.div_euclid(DAY_NS) * DAY_NS;
     Ok(sql
         .prepare_cached(

@@ -47,7 +47,7 @@ fn hash_api_key(key: &str) -> [u8; 32] {
 }
 
 /// As [`hash_api_key`], with the context of sessions.
-fn session_hash(session: &str) -> [u8; 32] {
+fn hash_session_token(session: &str) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new_derive_key("gradus 2026 page session");
     *hasher.update(session.as_bytes()).finalize().as_bytes()
 }
@@ -109,15 +109,15 @@ impl KeyReader {
 }
 
 /// Opens a store that a server may be using. Keys are few, and the writer of the server waits for this one.
-fn open_beside(location: &StoreLocation) -> Result<SqlConnection, StoreError> {
+fn open_shared(location: &StoreLocation) -> Result<SqlConnection, StoreError> {
     let StoreLocation::Folder(folder) = location else {
         let opened = location.engine()?.open_writer()?;
         return require_no_copy(&opened, &location.engine()?).map(|()| opened);
     };
-    crate::make_folder(folder).map_err(|error| StoreError::not_writable(folder, &error))?;
-    let path = folder.join(crate::FILE_NAME);
+    crate::create_private_folder(folder).map_err(|error| StoreError::not_writable(folder, &error))?;
+    let path = folder.join(crate::DATABASE_FILE_NAME);
     // A running server of an older version does not expect its tables to change, so a migration needs the lock.
-    let is_older = path.is_file() && crate::connection::is_older(&path)?;
+    let is_older = path.is_file() && crate::connection::needs_migration(&path)?;
     let _lock = is_older.then(|| crate::lock_store_folder(folder)).transpose()?;
     let opened = crate::connection::open_writer(&path).map(SqlConnection::Sqlite)?;
     require_no_copy(&opened, &location.engine()?).map(|()| opened)
@@ -139,14 +139,14 @@ fn read_keys(connection: &SqlConnection) -> Result<Vec<KeyRow>, StoreError> {
 
 impl Store {
     /// Adds a key to a store, also while a server uses it. Returns false if the name is taken.
-    pub fn add_key_beside(
+    pub fn add_key_at(
         location: &StoreLocation,
         name: &str,
         key: &str,
         scopes: KeyScopes,
         now_ns: i64,
     ) -> Result<bool, StoreError> {
-        let added = open_beside(location)?.execute(
+        let added = open_shared(location)?.execute(
             "INSERT INTO api_key (name, hash, scopes, created_ns) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
             params![name, &hash_api_key(key)[..], scopes.join_names(), now_ns],
         )?;
@@ -154,12 +154,13 @@ impl Store {
     }
 
     /// Revokes a key, also while a server uses the store. Returns false if the key is unknown or was revoked before.
-    pub fn revoke_key_beside(location: &StoreLocation, name: &str, now_ns: i64) -> Result<bool, StoreError> {
-        if let Some(path) = location.folder().map(|folder| folder.join(crate::FILE_NAME)).filter(|path| !path.is_file())
+    pub fn revoke_key_at(location: &StoreLocation, name: &str, now_ns: i64) -> Result<bool, StoreError> {
+        if let Some(path) =
+            location.folder().map(|folder| folder.join(crate::DATABASE_FILE_NAME)).filter(|path| !path.is_file())
         {
             return Err(StoreError::Missing { path });
         }
-        let changed = open_beside(location)?.execute(
+        let changed = open_shared(location)?.execute(
             "UPDATE api_key SET revoked_ns = ? WHERE name = ? AND revoked_ns IS NULL",
             params![now_ns, name],
         )?;
@@ -174,16 +175,16 @@ impl Store {
 
     /// As [`Store::keys`], without opening the store. The table of keys is the same in every format, so a store of an
     /// older version is read as it is.
-    pub fn keys_beside(location: &StoreLocation) -> Result<Vec<KeyRow>, StoreError> {
+    pub fn list_keys_at(location: &StoreLocation) -> Result<Vec<KeyRow>, StoreError> {
         let StoreLocation::Folder(folder) = location else { return read_keys(&location.engine()?.open_reader()?) };
-        let path = folder.join(crate::FILE_NAME);
+        let path = folder.join(crate::DATABASE_FILE_NAME);
         crate::check_existing_store(&path)?;
         let (connection, _) = crate::connection::open_any_version(&path)?;
         read_keys(&SqlConnection::Sqlite(connection))
     }
 
     /// Name and scopes of a key; `None` if it is unknown or revoked.
-    pub fn scopes_of(&self, key: &str) -> Result<Option<(String, KeyScopes)>, StoreError> {
+    pub fn find_key_scopes(&self, key: &str) -> Result<Option<(String, KeyScopes)>, StoreError> {
         let found: Option<(String, String)> = self.key_reader.read(|connection| {
             connection
                 .prepare_cached("SELECT name, scopes FROM api_key WHERE hash = ? AND revoked_ns IS NULL")?
@@ -211,22 +212,23 @@ impl Store {
                     "INSERT INTO page_session (hash, key, until_ns) \
                      SELECT ?, no, ? FROM api_key WHERE hash = ? AND revoked_ns IS NULL",
                 )?
-                .execute(params![&session_hash(&session)[..], until_ns, &key[..]])?;
+                .execute(params![&hash_session_token(&session)[..], until_ns, &key[..]])?;
             Ok((begun == 1).then(|| session.clone()))
         })
     }
 
     /// Name and scopes of the key of a session; `None` if the session is unknown or expired, or its key is revoked.
-    pub fn scopes_of_session(&self, session: &str, now_ns: i64) -> Result<Option<(String, KeyScopes)>, StoreError> {
+    pub fn find_session_scopes(&self, session: &str, now_ns: i64) -> Result<Option<(String, KeyScopes)>, StoreError> {
         let found: Option<(String, String)> = self.key_reader.read(|connection| {
             connection
                 .prepare_cached(
                     "SELECT name, scopes FROM page_session JOIN api_key ON api_key.no = page_session.key \
                      WHERE page_session.hash = ?1 AND until_ns > ?2 AND until_ns < ?3 AND revoked_ns IS NULL",
                 )?
-                .query_row(params![&session_hash(session)[..], now_ns, now_ns.saturating_add(MAX_SESSION_NS)], |row| {
-                    Ok((row.get(0)?, row.get(1)?))
-                })
+                .query_row(
+                    params![&hash_session_token(session)[..], now_ns, now_ns.saturating_add(MAX_SESSION_NS)],
+                    |row| Ok((row.get(0)?, row.get(1)?)),
+                )
                 .optional()
         })?;
         Ok(found.map(|(name, scopes)| (name, KeyScopes::parse(&scopes).unwrap_or_default())))
@@ -234,7 +236,7 @@ impl Store {
 
     /// Signs out. Unknown sessions are ignored.
     pub fn end_session(&self, session: &str) -> Result<WriteHandle<()>, StoreError> {
-        let hash = session_hash(session);
+        let hash = hash_session_token(session);
         self.writer()?.submit(100, move |writing| {
             writing.sql.prepare_cached("DELETE FROM page_session WHERE hash = ?")?.execute([&hash[..]])?;
             Ok(())
@@ -252,16 +254,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let scopes = KeyScopes { read: true, ..KeyScopes::default() };
         let key = new_key().unwrap();
-        assert!(Store::add_key_beside(&folder.path().into(), "ann", &key, scopes, 1).unwrap());
+        assert!(Store::add_key_at(&folder.path().into(), "ann", &key, scopes, 1).unwrap());
         let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
         let begin = |key: &str, now| store.begin_session(key, now, now + 100).unwrap().wait().unwrap();
-        let known = |session: &str, now| store.scopes_of_session(session, now).unwrap();
+        let known = |session: &str, now| store.find_session_scopes(session, now).unwrap();
         assert_eq!(begin("gradus_wrong", 1), None);
         let [first, second] = [1, 2].map(|now| begin(&key, now).unwrap());
         assert!(first != second && !first.contains(&key[7..]) && !key.contains(&first), "{first}");
         assert_eq!(known(&first, 50), Some(("ann".to_owned(), scopes)));
         // A key is no session, and a session is no key.
-        assert_eq!((known(&key, 50), store.scopes_of(&first).unwrap()), (None, None));
+        assert_eq!((known(&key, 50), store.find_key_scopes(&first).unwrap()), (None, None));
         assert_eq!(known(&first, 101), None);
         store.end_session(&first).unwrap().wait().unwrap();
         assert_eq!((known(&first, 50), known(&second, 50).is_some()), (None, true));
@@ -271,7 +273,7 @@ mod tests {
         // One that was begun by a clock that was ahead.
         let ahead = begin(&key, 2 * MAX_SESSION_NS).unwrap();
         assert_eq!((known(&ahead, 1), known(&ahead, 2 * MAX_SESSION_NS).is_some()), (None, true));
-        assert!(Store::revoke_key_beside(&folder.path().into(), "ann", 1_000).unwrap());
+        assert!(Store::revoke_key_at(&folder.path().into(), "ann", 1_000).unwrap());
         assert_eq!((known(&third, 1_000), begin(&key, 1_000)), (None, None));
     }
 }

@@ -13,19 +13,19 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::buckets::DAY_NS;
 use crate::engine::StoreEngine;
 use crate::error::StoreError;
-use crate::judge_calls::{ANSWERS_KEPT_NS, charge_lost_calls, charge_own_calls, forget_answers};
+use crate::judge_calls::{ANSWER_RETENTION_NS, charge_lost_calls, charge_own_calls, forget_answers};
 use crate::random_digits::random_digits;
 use crate::ready_queue::{LEASE_INTERVAL, fail_unfinished};
 use crate::sql::{SqlConnection, params};
 
 /// How often a lease is renewed: three times in its duration.
-const HEARTBEAT: Duration = Duration::from_secs(10);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
 /// Interval after which a failed heartbeat is repeated.
-const FAILED_HEARTBEAT: Duration = Duration::from_secs(2);
+const HEARTBEAT_RETRY_INTERVAL: Duration = Duration::from_secs(2);
 /// Session-level advisory lock of the server that sends alerts: "gral" in ASCII.
 const LEADER_LOCK: i64 = 0x6772_616c;
 /// Number of days for which partitions are created in advance.
-const DAYS_AHEAD: i64 = 3;
+const PARTITION_DAYS_AHEAD: i64 = 3;
 
 /// This server among those that use the database.
 pub(crate) struct ClusterNode {
@@ -61,7 +61,7 @@ impl NodeState {
 
     /// Time until the next heartbeat.
     fn pause(&self) -> Duration {
-        if self.is_failing.load(Ordering::Relaxed) { FAILED_HEARTBEAT } else { HEARTBEAT }
+        if self.is_failing.load(Ordering::Relaxed) { HEARTBEAT_RETRY_INTERVAL } else { HEARTBEAT_INTERVAL }
     }
 
     fn settings(&self) -> String {
@@ -71,7 +71,7 @@ impl NodeState {
 
 impl ClusterNode {
     /// The only server of an embedded store.
-    pub(crate) fn alone() -> Result<ClusterNode, StoreError> {
+    pub(crate) fn standalone() -> Result<ClusterNode, StoreError> {
         Ok(ClusterNode { state: Arc::new(NodeState::new(true)?), stop: None, thread: None })
     }
 
@@ -80,19 +80,19 @@ impl ClusterNode {
         let state = Arc::new(NodeState::new(false)?);
         let connection = engine.open_writer()?;
         // Whoever opens the store counts unfinished attempts itself, before its first one.
-        beat(&connection, &state, false)?;
+        write_heartbeat(&connection, &state, false)?;
         let (stop, stopped) = channel();
         let shared = Arc::clone(&state);
         let renew = move || {
             let mut connection = Some(connection);
             while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(shared.pause()) {
-                let is_done = beat_connected(&mut connection, &engine, &shared)
+                let is_done = try_heartbeat(&mut connection, &engine, &shared)
                     // A connection that was lost meanwhile is noticed by its first statement.
-                    || beat_connected(&mut connection, &engine, &shared);
+                    || try_heartbeat(&mut connection, &engine, &shared);
                 shared.is_failing.store(!is_done, Ordering::Relaxed);
             }
             if let Some(connection) = &connection {
-                let _ = leave(connection, &shared);
+                let _ = release_leases(connection, &shared);
             }
         };
         let thread = std::thread::Builder::new()
@@ -137,13 +137,13 @@ impl Drop for ClusterNode {
 }
 
 /// Sends one heartbeat, on a new connection if the old one is lost. Returns whether it was written.
-fn beat_connected(connection: &mut Option<SqlConnection>, engine: &StoreEngine, state: &NodeState) -> bool {
+fn try_heartbeat(connection: &mut Option<SqlConnection>, engine: &StoreEngine, state: &NodeState) -> bool {
     if connection.as_ref().is_none_or(SqlConnection::is_broken) {
         // The leader lock was lost with the connection.
         state.is_leader.store(false, Ordering::Relaxed);
         *connection = engine.open_writer().ok();
     }
-    match connection.as_ref().map(|connection| beat(connection, state, true)) {
+    match connection.as_ref().map(|connection| write_heartbeat(connection, state, true)) {
         // Another server was in the way, which says nothing about the database.
         Some(Ok(()) | Err(StoreError::Conflict { .. })) => true,
         Some(Err(_)) | None => false,
@@ -151,7 +151,7 @@ fn beat_connected(connection: &mut Option<SqlConnection>, engine: &StoreEngine, 
 }
 
 /// Renews the leases of this server, takes over from servers that are gone, and tries to become the leader.
-fn beat(sql: &SqlConnection, state: &NodeState, takes_over: bool) -> Result<(), StoreError> {
+fn write_heartbeat(sql: &SqlConnection, state: &NodeState, takes_over: bool) -> Result<(), StoreError> {
     let before_ns = system_time_ns();
     let database_ns: i64 = sql
         .prepare_cached("SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)")?
@@ -177,10 +177,10 @@ fn beat(sql: &SqlConnection, state: &NodeState, takes_over: bool) -> Result<(), 
         // Failed steps are left to the next heartbeat; the rest of this one must not wait for them.
         let _ = sql.transact(|| fail_unfinished(sql, database_ns));
         let _ = sql.transact(|| charge_lost_calls(sql, &state.name));
-        forget_answers(sql, database_ns - ANSWERS_KEPT_NS)?;
+        forget_answers(sql, database_ns - ANSWER_RETENTION_NS)?;
     }
     sql.execute("DELETE FROM node WHERE seen_at < now() - interval '1 day'", ())?;
-    for day in 0..DAYS_AHEAD {
+    for day in 0..PARTITION_DAYS_AHEAD {
         sql.prepare_cached("SELECT 1 FROM make_partitions(?)")?.exists([database_ns / DAY_NS + day])?;
     }
     let is_leader = state.is_leader.load(Ordering::Relaxed)
@@ -191,7 +191,7 @@ fn beat(sql: &SqlConnection, state: &NodeState, takes_over: bool) -> Result<(), 
 
 /// Ends all leases, so that others need not wait, and charges unfinished calls. Attempts that are not finished then
 /// count as failed, as after a crash.
-fn leave(sql: &SqlConnection, state: &NodeState) -> Result<(), StoreError> {
+fn release_leases(sql: &SqlConnection, state: &NodeState) -> Result<(), StoreError> {
     sql.execute("UPDATE due SET leased_until = now() WHERE owner = ?", [&state.name])?;
     sql.execute("UPDATE ungraded SET owner = NULL, leased_until = NULL WHERE owner = ?", [&state.name])?;
     sql.transact(|| charge_own_calls(sql, &state.name))?;

@@ -21,14 +21,13 @@ mod failures;
 mod file_guard;
 mod files;
 mod grading;
+mod index_words;
 mod ingest;
-mod interned_labels;
 mod judge_calls;
 mod keys;
 mod lease;
 mod location;
 mod monitor;
-mod moved_tables;
 mod node_settings;
 #[cfg(feature = "postgres")]
 mod postgres_server;
@@ -48,6 +47,7 @@ mod sql;
 mod staged_ingest;
 mod store_copy;
 mod transfer;
+mod transfer_tables;
 mod ungraded;
 mod usage;
 mod write_queue;
@@ -79,7 +79,7 @@ pub use query::{
     ExampleRow, FailureExampleRow, FailureGroupList, FailureGroupOptions, FailureGroupRow, GradedTrajectory,
     GroupTotals, JudgedCaseRow, LabelRow, LatestOverview, MAX_SORTED_TRACES, MetricFilter, MetricGroup, MetricPeriod,
     MetricPeriods, MetricRow, NameScoreRow, NameScoreTable, OverviewTotals, PagePosition, ProjectPosition, ProjectRow,
-    RecentOutcomeRow, ReviewFilter, ReviewItem, ReviewPlace, ReviewProgress, RunEndingRow, ScoreBound, ScoreMoments,
+    RecentOutcomeRow, ReviewFilter, ReviewItem, ReviewPosition, ReviewProgress, RunEndingRow, ScoreBound, ScoreMoments,
     ScoreRow, SessionFilter, SessionListCursor, SessionRow, SessionSummary, SessionSummaryPage, SessionTotals,
     SessionTrace, SessionTurnPage, SessionTurnRow, SortedTraces, StoreProgress, StoredBlock, StoredTraceGroup, TaskRow,
     ToolSums, TraceCount, TraceFilter, TraceGroupLimits, TraceListCursor, TraceOrder, TraceRecords, TraceRow,
@@ -88,7 +88,7 @@ pub use query::{
 pub use ready_queue::{MAX_ATTEMPTS, QuarantinedTrace, ReadyQuery, ReadyTraceGroup};
 pub use retention::{RemovalCounts, RetentionPolicy};
 pub use spend::{JudgeSpend, SpendTotal};
-pub use store_copy::{CopiedTable, SearchWords, copy_store};
+pub use store_copy::{CopiedTable, SearchTextBuilder, copy_store};
 pub use transfer::TransferCounts;
 pub use ungraded::{GradingBacklog, RemainingGrading, UngradedTrajectory};
 pub use write_queue::WriteLane;
@@ -109,7 +109,7 @@ use short_writes::ShortWrites;
 use writer::StoreWriter;
 
 /// Name of the database file inside its folder.
-pub const FILE_NAME: &str = "gradus.db";
+pub const DATABASE_FILE_NAME: &str = "gradus.db";
 
 /// An open store. Shared by all threads; every method takes `&self`.
 pub struct Store {
@@ -132,12 +132,12 @@ pub struct Store {
 #[derive(Clone, Copy, Debug)]
 pub struct StoreOptions {
     /// Maximum bytes in the write queue. Beyond them, writes fail with [`StoreError::Busy`].
-    pub most_queued_bytes: usize,
+    pub max_queued_bytes: usize,
 }
 
 impl Default for StoreOptions {
     fn default() -> Self {
-        StoreOptions { most_queued_bytes: 64 << 20 }
+        StoreOptions { max_queued_bytes: 64 << 20 }
     }
 }
 
@@ -150,14 +150,14 @@ impl Store {
     /// As [`Store::open`], also if a copy into the store is incomplete.
     pub(crate) fn open_folder(folder: &Path, options: StoreOptions) -> Result<Store, StoreError> {
         let not_writable = |error: std::io::Error| StoreError::not_writable(folder, &error);
-        make_folder(folder).map_err(not_writable)?;
+        create_private_folder(folder).map_err(not_writable)?;
         // The data must not be committed to a repository by accident.
         let ignore = folder.join(".gitignore");
         if !ignore.exists() {
             std::fs::write(ignore, "*\n").map_err(not_writable)?;
         }
         let lock = lock_store_folder(folder)?;
-        let path = folder.join(FILE_NAME);
+        let path = folder.join(DATABASE_FILE_NAME);
         Store::with_engine(StoreEngine::File(path), Some(lock), options)
     }
 
@@ -165,11 +165,11 @@ impl Store {
     fn with_engine(engine: StoreEngine, lock: Option<File>, options: StoreOptions) -> Result<Store, StoreError> {
         let readers = Arc::new(ReaderPool::new(engine.clone()));
         let node = match engine.file() {
-            Some(_) => ClusterNode::alone()?,
+            Some(_) => ClusterNode::standalone()?,
             None => ClusterNode::join(engine.clone())?,
         };
         let name = node.name().to_owned();
-        let writer = StoreWriter::start(engine.clone(), name, Arc::clone(&readers), options.most_queued_bytes)?;
+        let writer = StoreWriter::start(engine.clone(), name, Arc::clone(&readers), options.max_queued_bytes)?;
         let key_reader = keys::KeyReader::new(engine.clone());
         let (short_writes, calls) = <(ShortWrites, judge_calls::OpenCalls)>::default();
         Ok(Store { engine, readers, key_reader, writer: Some(writer), node, short_writes, calls, _lock: lock })
@@ -189,7 +189,7 @@ impl Store {
         drop(readers.take_reader()?);
         let key_reader = keys::KeyReader::new(engine.clone());
         let (short_writes, calls) = <(ShortWrites, judge_calls::OpenCalls)>::default();
-        let node = ClusterNode::alone()?;
+        let node = ClusterNode::standalone()?;
         Ok(Store { engine, readers, key_reader, writer: None, node, short_writes, calls, _lock: None })
     }
 
@@ -248,7 +248,7 @@ impl Store {
         self.writer()?.submit(links.len() * 32, move |writing| {
             let mut has_united = false;
             for (trace, kind, key) in &links {
-                has_united |= ingest::tie_later(writing.sql, *trace, &[(*kind, *key)], now_ns)?;
+                has_united |= ingest::link_assembled_trace(writing.sql, *trace, &[(*kind, *key)], now_ns)?;
             }
             Ok(has_united)
         })
@@ -309,7 +309,7 @@ fn check_existing_store(path: &Path) -> Result<(), StoreError> {
 }
 
 /// Creates a folder that only its owner can read: traces contain what people asked.
-fn make_folder(folder: &Path) -> std::io::Result<()> {
+fn create_private_folder(folder: &Path) -> std::io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
@@ -318,7 +318,7 @@ fn make_folder(folder: &Path) -> std::io::Result<()> {
 }
 
 /// Creates a file that only its owner can read. An existing file is an error.
-pub fn create_private(path: &Path) -> std::io::Result<File> {
+pub fn create_private_file(path: &Path) -> std::io::Result<File> {
     let mut options = File::options();
     options.write(true).create_new(true);
     #[cfg(unix)]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::engine::StoreEngine;
 use crate::error::StoreError;
-use crate::{FILE_NAME, Store, StoreOptions};
+use crate::{DATABASE_FILE_NAME, Store, StoreOptions};
 
 /// A folder with a SQLite file, or a database on a PostgreSQL server.
 #[derive(Clone, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl StoreLocation {
 
     pub(crate) fn engine(&self) -> Result<StoreEngine, StoreError> {
         match self {
-            StoreLocation::Folder(folder) => Ok(StoreEngine::File(folder.join(FILE_NAME))),
+            StoreLocation::Folder(folder) => Ok(StoreEngine::File(folder.join(DATABASE_FILE_NAME))),
             #[cfg(feature = "postgres")]
             StoreLocation::Postgres(address) => {
                 let server = crate::postgres_server::PostgresServer::from_address(address)?;
@@ -97,7 +97,7 @@ impl Store {
     /// Opens a store for reading; see [`Store::open_to_read`].
     pub fn open_at_to_read(location: &StoreLocation) -> Result<Store, StoreError> {
         match location {
-            StoreLocation::Folder(folder) => Store::open_to_read(&folder.join(FILE_NAME)),
+            StoreLocation::Folder(folder) => Store::open_to_read(&folder.join(DATABASE_FILE_NAME)),
             StoreLocation::Postgres(_) => Store::with_engine_to_read(location.engine()?)?.require_complete(),
         }
     }

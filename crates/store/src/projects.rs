@@ -24,7 +24,7 @@ pub struct ProjectInfo {
 }
 
 /// Maximum number of traces that one step of a deletion removes.
-const TRACES_A_STEP: i64 = 50;
+const TRACES_PER_STEP: i64 = 50;
 
 impl Store {
     /// Looks a project up by name.
@@ -124,7 +124,7 @@ impl Store {
                     "SELECT no, spans FROM trace INDEXED BY trace_by_project WHERE project = ? \
                      ORDER BY start_ns LIMIT ?",
                 )?
-                .query_map([no, TRACES_A_STEP], |row| Ok((row.get(0)?, row.get(1)?)))?
+                .query_map([no, TRACES_PER_STEP], |row| Ok((row.get(0)?, row.get(1)?)))?
                 .collect::<Result<_, _>>()?;
             let mut removed = RemovalCounts { has_more: !traces.is_empty(), ..RemovalCounts::default() };
             for (trace, spans) in traces {
@@ -134,7 +134,7 @@ impl Store {
             }
             // No trace is left, so the project itself can go.
             if !removed.has_more {
-                remove_row(sql, no)?;
+                remove_project_row(sql, no)?;
                 // What a group says about the texts of a removed project goes with its last trajectory.
                 forget_empty_groups(sql)?;
                 writing.projects.forget(no);
@@ -145,9 +145,9 @@ impl Store {
 }
 
 /// Removes a project without traces, and its rollups: its number may be assigned again.
-fn remove_row(sql: &SqlConnection, no: i64) -> Result<(), StoreError> {
-    rollup::forget_project(sql, no)?;
-    usage::forget_project(sql, no)?;
+fn remove_project_row(sql: &SqlConnection, no: i64) -> Result<(), StoreError> {
+    rollup::delete_project_rollups(sql, no)?;
+    usage::delete_project_usage(sql, no)?;
     for statement in [
         "DELETE FROM facet WHERE project = ?",
         "DELETE FROM annotation WHERE project = ?",

@@ -34,7 +34,7 @@ const MAX_READERS: usize = 8;
 /// Maximum number of idle connections of queries.
 const MAX_IDLE_QUERY_READERS: usize = 8;
 /// Maximum time that a query waits for the reset of the write-ahead log.
-const MAX_HOLD: Duration = Duration::from_secs(5);
+const MAX_QUERY_HOLD: Duration = Duration::from_secs(5);
 
 impl ReaderPool {
     pub(crate) fn new(engine: StoreEngine) -> ReaderPool {
@@ -56,7 +56,7 @@ impl ReaderPool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             if let Some(connection) = state.idle.pop() {
-                if !connection.is_alive() {
+                if !connection.check_alive() {
                     state.left += 1;
                     continue;
                 }
@@ -84,14 +84,17 @@ impl ReaderPool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let is_held = |state: &mut ReaderState| state.is_held;
         if state.is_held {
-            state =
-                self.returned.wait_timeout_while(state, MAX_HOLD, is_held).unwrap_or_else(PoisonError::into_inner).0;
+            state = self
+                .returned
+                .wait_timeout_while(state, MAX_QUERY_HOLD, is_held)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
         let idle = state.idle_for_queries.pop();
         drop(state);
         // The wait above can be long; the client may have left.
         check_query()?;
-        let mut connection = match idle.filter(SqlConnection::is_alive) {
+        let mut connection = match idle.filter(SqlConnection::check_alive) {
             Some(connection) => connection,
             None => self.engine.open_reader()?,
         };
@@ -114,7 +117,7 @@ impl ReaderPool {
     }
 
     /// Returns a connection to the pool, or closes it if it cannot be reused.
-    fn give_back(&self, mut connection: SqlConnection, is_for_query: bool) {
+    fn return_connection(&self, mut connection: SqlConnection, is_for_query: bool) {
         if is_for_query {
             let is_reusable = remove_monitor(&mut connection);
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -189,7 +192,7 @@ impl Drop for PooledReader<'_> {
             monitor.detach(interrupt);
         }
         if let Some(connection) = self.connection.take() {
-            self.readers.give_back(connection, self.query.is_some());
+            self.readers.return_connection(connection, self.query.is_some());
         }
     }
 }

@@ -20,8 +20,8 @@ pub const MAX_ATTEMPTS: i64 = 2;
 /// Pause before a failed group is tried again.
 const RETRY_PAUSE_NS: i64 = 1_000_000_000;
 /// Values of `is_started`: assembled together with others, or alone.
-const TOGETHER: i64 = 1;
-const ALONE: i64 = 2;
+const STARTED_TOGETHER: i64 = 1;
+const STARTED_ALONE: i64 = 2;
 /// Arrival times further in the future than this come from a clock that was set back since.
 const MAX_CLOCK_STEP_NS: i64 = 10_000_000_000;
 /// How long a server may work on something without a sign of life, as SQL of PostgreSQL. Others take over then.
@@ -104,7 +104,7 @@ impl Store {
     /// begins.
     pub fn begin_attempts(&self, trace_groups: Vec<i64>) -> Result<WriteHandle<Vec<i64>>, StoreError> {
         // If one is assembled alone and the process ends, it is known which one is at fault.
-        let state = if trace_groups.len() == 1 { ALONE } else { TOGETHER };
+        let state = if trace_groups.len() == 1 { STARTED_ALONE } else { STARTED_TOGETHER };
         let node = self.node.name().to_owned();
         self.writer()?.submit(0, move |writing| {
             if writing.sql.sqlite().is_some() {
@@ -219,13 +219,13 @@ impl Store {
     }
 
     /// Whether records arrived for a trace group since it was assembled.
-    pub fn is_due(&self, trace_group: i64) -> Result<bool, StoreError> {
+    pub fn is_in_ready_queue(&self, trace_group: i64) -> Result<bool, StoreError> {
         let reader = self.readers.take_reader()?;
         Ok(reader.prepare_cached("SELECT 1 FROM due WHERE story = ?")?.exists([trace_group])?)
     }
 
     /// Number of trace groups in the queue, without quarantined ones.
-    pub fn due_count(&self) -> Result<i64, StoreError> {
+    pub fn ready_queue_length(&self) -> Result<i64, StoreError> {
         let reader = self.readers.take_reader()?;
         let all: i64 = reader.prepare_cached("SELECT count(*) FROM due")?.query_row((), |row| row.get(0))?;
         drop(reader);
@@ -244,7 +244,7 @@ pub(crate) fn fail_unfinished(sql: &SqlConnection, now_ns: i64) -> Result<(usize
         sql.prepare(unfinished)?.query_map((), |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()?;
     let mut quarantined = 0;
     for (trace_group, state) in &started {
-        if *state == ALONE {
+        if *state == STARTED_ALONE {
             let reason = "the server ended while it assembled this trace";
             quarantined += usize::from(record_group_failure(sql, *trace_group, reason, now_ns)?);
         } else {

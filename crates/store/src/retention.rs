@@ -8,7 +8,7 @@ use crate::Store;
 use crate::buckets::DAY_NS;
 use crate::error::StoreError;
 use crate::failures::forget_empty_groups;
-use crate::grading::forget_trajectory;
+use crate::grading::remove_trajectory_keeping_metrics;
 use crate::judge_calls::forget_answers;
 use crate::spend::bucket_index;
 use crate::writer::WriteHandle;
@@ -30,13 +30,13 @@ pub struct RemovalCounts {
 }
 
 /// Maximum number of traces that one step removes.
-const TRACES_A_STEP: i64 = 50;
+const TRACES_PER_STEP: i64 = 50;
 /// Maximum number of arrival times that one step corrects.
-const CORRECTIONS_A_STEP: i64 = 5_000;
+const CORRECTIONS_PER_STEP: i64 = 5_000;
 /// Bytes of removed records after which a step ends.
-const BYTES_A_STEP: u64 = 16 << 20;
+const BYTES_PER_STEP: u64 = 16 << 20;
 /// Maximum number of free pages that one step returns to the file system.
-const PAGES_A_STEP: i64 = 500;
+const PAGES_PER_STEP: i64 = 500;
 
 /// Number of attempts to checkpoint the log, and the time between them.
 const CHECKPOINT_TRIES: usize = 20;
@@ -46,16 +46,16 @@ const CHECKPOINT_PAUSE: Duration = Duration::from_millis(50);
 const DROP_WAIT_MS: u64 = 200;
 
 /// Minimum time for which spending is stored: a month, over which people watch it, and some days.
-const SPEND_KEPT_NS: i64 = 40 * DAY_NS;
+const SPEND_RETENTION_NS: i64 = 40 * DAY_NS;
 
 impl Store {
     /// Returns the space of removed traces to the file system. SQLite: checkpoints the write-ahead log, if nobody
     /// reads from it; only then does the file shrink to its content. PostgreSQL: drops the partitions of days that
     /// have no trace any more.
-    pub fn give_back_room(&self, now_ns: i64) -> Result<(), StoreError> {
+    pub fn free_disk_space(&self, now_ns: i64) -> Result<(), StoreError> {
         // On a connection of its own, since a checkpoint cannot be part of a transaction. It does not wait for readers,
         // because that would block the writer.
-        let Some(path) = self.engine.file() else { return drop_empty_days(&self.engine.open_writer()?, now_ns) };
+        let Some(path) = self.engine.file() else { return drop_empty_partitions(&self.engine.open_writer()?, now_ns) };
         let connection = crate::connection::open_writer(path)?;
         connection.busy_timeout(Duration::ZERO)?;
         for _ in 0..CHECKPOINT_TRIES {
@@ -71,7 +71,7 @@ impl Store {
     /// Removes a few traces that exceed the limits, those that arrived first. The arrival of a trace is that of its
     /// first record, by the clock of this server. The times of its spans do not count, and later records do not make
     /// it younger.
-    pub fn retain_step(
+    pub fn run_retention_step(
         &self,
         retention: RetentionPolicy,
         now_ns: i64,
@@ -83,7 +83,7 @@ impl Store {
             let mut traces = Vec::new();
             if let Some(age) = retention.max_age_ns {
                 let before_ns = now_ns.saturating_sub(age);
-                forget_notes(sql, before_ns, now_ns)?;
+                delete_expired_history(sql, before_ns, now_ns)?;
                 correct_arrivals(sql, now_ns)?;
                 traces = expired_traces(sql, before_ns)?;
             }
@@ -91,8 +91,8 @@ impl Store {
                 traces = first_traces(sql)?;
             }
             let mut removed =
-                RemovalCounts { has_more: traces.len() as i64 == TRACES_A_STEP, ..RemovalCounts::default() };
-            let mut left_bytes = BYTES_A_STEP;
+                RemovalCounts { has_more: traces.len() as i64 == TRACES_PER_STEP, ..RemovalCounts::default() };
+            let mut left_bytes = BYTES_PER_STEP;
             for (trace, spans, bytes) in traces {
                 if left_bytes == 0 {
                     removed.has_more = true;
@@ -104,7 +104,7 @@ impl Store {
                 left_bytes = left_bytes.saturating_sub(bytes);
             }
             if removed.traces > 0 && sql.sqlite().is_some() {
-                let mut statement = sql.prepare_cached(&format!("PRAGMA incremental_vacuum({PAGES_A_STEP})"))?;
+                let mut statement = sql.prepare_cached(&format!("PRAGMA incremental_vacuum({PAGES_PER_STEP})"))?;
                 let mut rows = statement.query(())?;
                 while rows.next()?.is_some() {}
             }
@@ -115,7 +115,7 @@ impl Store {
 
 /// Drops empty partitions of PostgreSQL. Dropping one needs a lock on the whole table, which blocks readers and
 /// writers: the attempt is given up soon, and repeated the next time.
-fn drop_empty_days(sql: &SqlConnection, now_ns: i64) -> Result<(), StoreError> {
+fn drop_empty_partitions(sql: &SqlConnection, now_ns: i64) -> Result<(), StoreError> {
     // Yesterday's traces may still be in the making by a server whose clock is behind.
     let before_day = now_ns / DAY_NS - 1;
     sql.execute_batch(&format!("SET lock_timeout = '{DROP_WAIT_MS}ms'"))?;
@@ -134,14 +134,14 @@ fn expired_traces(sql: &SqlConnection, before_ns: i64) -> Result<Vec<TraceSize>,
         "SELECT no, spans, bytes FROM trace INDEXED BY trace_by_arrival WHERE first_arrived_ns < ? \
          ORDER BY first_arrived_ns LIMIT ?",
     )?;
-    let rows = statement.query_map([before_ns, TRACES_A_STEP], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    let rows = statement.query_map([before_ns, TRACES_PER_STEP], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
 /// In the order of their numbers, which is the order of arrival whatever the clock said.
 fn first_traces(sql: &SqlConnection) -> Result<Vec<TraceSize>, StoreError> {
     let mut statement = sql.prepare_cached("SELECT no, spans, bytes FROM trace WHERE no > 0 ORDER BY no LIMIT ?")?;
-    let rows = statement.query_map([TRACES_A_STEP], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    let rows = statement.query_map([TRACES_PER_STEP], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
@@ -151,20 +151,20 @@ fn correct_arrivals(sql: &SqlConnection, now_ns: i64) -> Result<(), StoreError> 
         "UPDATE trace SET first_arrived_ns = ?1 WHERE no IN (SELECT no FROM trace INDEXED BY trace_by_arrival \
          WHERE first_arrived_ns > ?1 ORDER BY first_arrived_ns LIMIT ?2)",
     )?
-    .execute([now_ns, CORRECTIONS_A_STEP])?;
+    .execute([now_ns, CORRECTIONS_PER_STEP])?;
     Ok(())
 }
 
 /// Removes notices and answers of judges of the same age as the traces. Spending is kept for as long as a budget or an
 /// alert may ask for it, whatever the age of traces: a few rows per hour.
-fn forget_notes(sql: &SqlConnection, before_ns: i64, now_ns: i64) -> Result<(), StoreError> {
+fn delete_expired_history(sql: &SqlConnection, before_ns: i64, now_ns: i64) -> Result<(), StoreError> {
     sql.prepare_cached(
         "DELETE FROM alert_event WHERE no IN (SELECT no FROM alert_event WHERE at_ns < ? ORDER BY at_ns LIMIT 500)",
     )?
     .execute([before_ns])?;
     forget_answers(sql, before_ns)?;
     forget_empty_groups(sql)?;
-    let spend_before_ns = before_ns.min(now_ns.saturating_sub(SPEND_KEPT_NS));
+    let spend_before_ns = before_ns.min(now_ns.saturating_sub(SPEND_RETENTION_NS));
     sql.prepare_cached("DELETE FROM spend WHERE bucket < ?")?.execute([bucket_index(spend_before_ns)])?;
     Ok(())
 }
@@ -176,7 +176,7 @@ pub(crate) fn remove_trace(sql: &SqlConnection, trace: i64) -> Result<(), StoreE
         .query_map([trace], |row| row.get(0))?
         .collect::<Result<_, _>>()?;
     for trajectory in trajectories {
-        forget_trajectory(sql, trajectory)?;
+        remove_trajectory_keeping_metrics(sql, trajectory)?;
     }
     let trace_group: Option<i64> =
         sql.prepare_cached("SELECT story FROM trace WHERE no = ?")?.query_row([trace], |row| row.get(0)).optional()?;

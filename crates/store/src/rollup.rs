@@ -112,7 +112,7 @@ fn apply_score_rollups(
         kind: *kind,
         score: *score,
     });
-    let mut sums = ScoreSums::default();
+    let mut sums = ScoreRollupChanges::default();
     sums.count_trajectory(of, verdicts, sign);
     sums.write(sql)
 }
@@ -128,7 +128,7 @@ struct RollupKey<'r> {
 
 /// Key of a coarse row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct CoarseRollupRow<'r> {
+struct CoarseScoreKey<'r> {
     place: CoarseRollupKey<'r>,
     evaluator: &'r str,
     tool: &'r str,
@@ -144,11 +144,11 @@ struct RollupVerdict<'r> {
 
 /// Changes of rollups, collected before they are written: many trajectories change the same rows.
 #[derive(Debug, Default)]
-pub(crate) struct ScoreSums<'r> {
+pub(crate) struct ScoreRollupChanges<'r> {
     rows: HashMap<RollupKey<'r>, ScoreMoments, RandomState>,
 }
 
-impl<'r> ScoreSums<'r> {
+impl<'r> ScoreRollupChanges<'r> {
     /// Adds a trajectory that has no outcomes but those of its record.
     pub(crate) fn add_trajectory(&mut self, project: i64, record: &'r TrajectoryRecord) {
         let of = RollupDimensions {
@@ -197,10 +197,10 @@ impl<'r> ScoreSums<'r> {
         for (row, moments) in self.rows.drain() {
             *hours.entry(RollupKey { of: row.of.truncate_to_hour(), ..row }).or_default() += moments;
         }
-        let mut long: HashMap<CoarseRollupRow<'_>, ScoreMoments, RandomState> = HashMap::default();
+        let mut long: HashMap<CoarseScoreKey<'_>, ScoreMoments, RandomState> = HashMap::default();
         for (row, moments) in hours {
             for place in row.of.coarse_keys() {
-                let of_place = CoarseRollupRow { place, evaluator: row.evaluator, tool: row.tool };
+                let of_place = CoarseScoreKey { place, evaluator: row.evaluator, tool: row.tool };
                 *long.entry(of_place).or_default() += moments;
             }
         }
@@ -301,7 +301,7 @@ fn write_rollup_rows(
 /// Adds to coarse rows, and removes those that lost their last trajectory.
 fn write_coarse_rows(
     sql: &SqlConnection,
-    rows: &HashMap<CoarseRollupRow<'_>, ScoreMoments, RandomState>,
+    rows: &HashMap<CoarseScoreKey<'_>, ScoreMoments, RandomState>,
 ) -> Result<(), StoreError> {
     let mut insert = sql.bulk_insert(concat!(
         "INSERT INTO rollup_long (size, project, evaluator, tool, kind, name, bucket, ",
@@ -310,7 +310,7 @@ fn write_coarse_rows(
          VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ",
         added!("rollup_long", "size, project, evaluator, tool, kind, name, bucket")
     ))?;
-    for (CoarseRollupRow { place, evaluator, tool }, by) in rows {
+    for (CoarseScoreKey { place, evaluator, tool }, by) in rows {
         insert.push(params![
             place.size,
             place.project,
@@ -332,7 +332,7 @@ fn write_coarse_rows(
         ])?;
     }
     insert.finish()?;
-    for (CoarseRollupRow { place, evaluator, tool }, _) in rows.iter().filter(|(_, by)| by.trajectories < 0) {
+    for (CoarseScoreKey { place, evaluator, tool }, _) in rows.iter().filter(|(_, by)| by.trajectories < 0) {
         sql.prepare_cached(
             "DELETE FROM rollup_long WHERE size = ? AND project = ? AND evaluator = ? AND tool = ? AND kind = ? \
              AND name = ? AND bucket = ? AND trajectories <= 0",
@@ -351,7 +351,7 @@ fn write_coarse_rows(
 }
 
 /// Removes a project, also from the sums over all projects.
-pub(crate) fn forget_project(sql: &SqlConnection, project: i64) -> Result<(), StoreError> {
+pub(crate) fn delete_project_rollups(sql: &SqlConnection, project: i64) -> Result<(), StoreError> {
     sql.prepare_cached(concat!(
         "INSERT INTO rollup_long (size, project, evaluator, tool, kind, name, bucket, ",
         sums!(),

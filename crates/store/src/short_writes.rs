@@ -19,7 +19,7 @@ impl ShortWrites {
         work: impl FnOnce(&SqlConnection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let connection = match slot.take().filter(SqlConnection::is_alive) {
+        let connection = match slot.take().filter(SqlConnection::check_alive) {
             Some(connection) => connection,
             None => engine.open_writer()?,
         };

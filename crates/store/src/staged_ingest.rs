@@ -8,7 +8,7 @@ use crate::error::StoreError;
 use crate::ingest::{IngestCounts, TraceChunk, chunk_time_range, link_trace, queue_trace_group};
 use crate::records::{BlockSignal, FacetKind};
 use crate::sql::SqlError;
-use crate::sql::postgres::{PostgresConnection, clean_text};
+use crate::sql::postgres::{PostgresConnection, replace_nul_chars};
 use crate::writer::WriteContext;
 
 /// The temporary tables of a connection. They are empty after each transaction. Bodies are compressed already.
@@ -66,7 +66,7 @@ pub(crate) fn ingest_staged(
         sql.execute_batch(STAGING_TABLES)?;
     }
     // Distinguishes the requests of one transaction.
-    let task = connection.next_task();
+    let task = connection.next_task_number();
     copy_chunks(connection, task, chunks, &projects).map_err(SqlError::from)?;
     let mut statement = sql.prepare_cached(
         "SELECT ord, trace, story, root_state, is_stored, new_count, repeated_count, replaced_count \
@@ -112,7 +112,7 @@ fn copy_chunks(
     for (ord, (chunk, project)) in chunks.iter().zip(projects).enumerate() {
         let times = chunk_time_range(chunk);
         let root_state = chunk.root.as_ref().map_or(0, |root| 1 + i64::from(root.has_ended));
-        let name = clean_text(chunk.root.as_ref().map_or(chunk.name.as_str(), |root| &root.name));
+        let name = replace_nul_chars(chunk.root.as_ref().map_or(chunk.name.as_str(), |root| &root.name));
         rows.write(&[
             &task,
             &(ord as i64),

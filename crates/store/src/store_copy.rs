@@ -10,16 +10,16 @@ use crate::compress::decompress_bytes;
 use crate::engine::StoreEngine;
 use crate::error::StoreError;
 use crate::grading::insert_words;
-use crate::interned_labels::collect_distinct_words;
-use crate::moved_tables::{MovedTable, TABLES, TableReader};
+use crate::index_words::collect_distinct_words;
 use crate::project_numbers::ProjectNumberCache;
 use crate::sql::{OptionalRow, SqlConnection, SqlValue, params};
-use crate::transfer::{finish_import, from_json, schema_of};
+use crate::transfer::{finish_import, read_schema_number, value_from_json};
+use crate::transfer_tables::{TABLES, TableReader, TransferTable};
 use crate::writer::WriteHandle;
-use crate::{FILE_NAME, Store, StoreLocation, StoreOptions};
+use crate::{DATABASE_FILE_NAME, Store, StoreLocation, StoreOptions};
 
 /// Makes the text for the full-text search of a trajectory, which the target cannot compute itself.
-pub type SearchWords = Arc<dyn Fn(&[u8]) -> String + Send + Sync>;
+pub type SearchTextBuilder = Arc<dyn Fn(&[u8]) -> String + Send + Sync>;
 
 /// The rows of one table, in both stores.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ struct CopyPosition {
 pub fn copy_store(
     from: &StoreLocation,
     to: &StoreLocation,
-    words: &SearchWords,
+    words: &SearchTextBuilder,
     report: &mut dyn FnMut(&CopiedTable),
 ) -> Result<Vec<CopiedTable>, StoreError> {
     let (source, _source_lock) = open_source(from)?;
@@ -69,7 +69,7 @@ pub fn copy_store(
 fn open_source(from: &StoreLocation) -> Result<(Store, Option<SqlConnection>), StoreError> {
     match from {
         StoreLocation::Folder(folder) => {
-            crate::check_existing_store(&folder.join(FILE_NAME))?;
+            crate::check_existing_store(&folder.join(DATABASE_FILE_NAME))?;
             let store = Store::open(folder, StoreOptions::default())?;
             // Attempts that a killed server began are counted now: the copy has none of them.
             store.fail_unfinished_attempts(0)?.wait()?;
@@ -89,7 +89,7 @@ fn open_target(to: &StoreLocation) -> Result<(Store, Option<SqlConnection>), Sto
     match to {
         StoreLocation::Folder(folder) => Ok((Store::open_folder(folder, StoreOptions::default())?, None)),
         StoreLocation::Postgres(_) => {
-            let engine = to.engine()?.beside_copy_lock();
+            let engine = to.engine()?.into_copy_lock_holder();
             // Checked before servers are looked for: users who name the wrong database should not stop its servers.
             require_vacant(&engine)?;
             let lock = engine.lock_for_copy()?;
@@ -121,7 +121,7 @@ fn require_empty(sql: &SqlConnection, location: &str) -> Result<(), StoreError> 
 /// Fails if a newer version added to the tables: only that version can copy all of it.
 fn require_own_schema(store: &Store) -> Result<(), StoreError> {
     let known = crate::schema_version() as i64;
-    match schema_of(&*store.readers.take_reader()?)? {
+    match read_schema_number(&*store.readers.take_reader()?)? {
         found if found > known => Err(StoreError::TooNew { path: store.location().into(), found, known }),
         _ => Ok(()),
     }
@@ -132,9 +132,9 @@ fn copy_table(
     view: &SqlConnection,
     target: &Store,
     number: usize,
-    table: &'static MovedTable,
+    table: &'static TransferTable,
     after: Option<Vec<SqlValue>>,
-    words: &SearchWords,
+    words: &SearchTextBuilder,
 ) -> Result<u64, StoreError> {
     let mut reader = TableReader::new(view, table, after)?;
     let mut copied = 0;
@@ -227,7 +227,7 @@ fn read_position(sql: &SqlConnection) -> Result<CopyPosition, StoreError> {
         true => None,
         false => {
             let key: Vec<serde_json::Value> = serde_json::from_str(&after).map_err(|error| bad(&error.to_string()))?;
-            Some(key.iter().map(|value| from_json(TABLES[table].name, "", value)).collect::<Result<_, _>>()?)
+            Some(key.iter().map(|value| value_from_json(TABLES[table].name, "", value)).collect::<Result<_, _>>()?)
         }
     };
     Ok(CopyPosition { source, table, after })
@@ -295,7 +295,7 @@ fn summarise_tables(store: &Store) -> Result<Vec<TableSummary>, StoreError> {
     TABLES.iter().map(|table| summarise_table(&view, table)).collect()
 }
 
-fn summarise_table(sql: &SqlConnection, table: &'static MovedTable) -> Result<TableSummary, StoreError> {
+fn summarise_table(sql: &SqlConnection, table: &'static TransferTable) -> Result<TableSummary, StoreError> {
     let mut reader = TableReader::new(sql, table, None)?;
     // The engines may have the columns in another order.
     let mut order: Vec<usize> = (0..reader.columns.len()).collect();

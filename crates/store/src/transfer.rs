@@ -15,12 +15,12 @@ use crate::Store;
 use crate::compress::{compress_bytes, decompress_bytes};
 use crate::error::StoreError;
 use crate::grading::insert_words;
-use crate::interned_labels::collect_distinct_words;
-use crate::moved_tables::{COUNT_COLUMNS, KEYS, MovedTable, TABLES, TableReader};
+use crate::index_words::collect_distinct_words;
 use crate::project_numbers::ProjectNumberCache;
+use crate::transfer_tables::{API_KEY_TABLE, COUNT_COLUMNS, TABLES, TableReader, TransferTable};
 
 /// Version of the export format, in its first line.
-const FORMAT: i64 = 1;
+const EXPORT_FORMAT: i64 = 1;
 /// Values that a migration computes for existing rows, in addition to the defaults of its columns: the number of the
 /// migration, and the statement. Applied after the import of an export from before that migration.
 const BACKFILLS: &[(i64, &str)] = &[
@@ -41,9 +41,9 @@ impl Store {
         let reader = self.readers.take_reader()?;
         let view = reader.patient_snapshot()?;
         // Rows fit only tables of the same schema, so its version is part of the export.
-        let schema: i64 = schema_of(&view)?;
+        let schema: i64 = read_schema_number(&view)?;
         let mut done = TransferCounts::default();
-        write_line(out, &serde_json::json!({"gradus_export": FORMAT, "schema": schema}))?;
+        write_line(out, &serde_json::json!({"gradus_export": EXPORT_FORMAT, "schema": schema}))?;
         for table in exported_tables() {
             let mut reader = TableReader::new(&view, table, None)?;
             loop {
@@ -54,7 +54,7 @@ impl Store {
                 for row in &batch {
                     let mut line = Map::new();
                     for (column, value) in reader.columns.iter().zip(row) {
-                        line.insert(column.clone(), to_json(table.name, column, value)?);
+                        line.insert(column.clone(), value_to_json(table.name, column, value)?);
                     }
                     if table.name == "project" {
                         line.extend(COUNT_COLUMNS.map(|column| (column.to_owned(), Json::from(0))));
@@ -81,7 +81,7 @@ impl Store {
             let sql = writing.sql;
             for table in exported_tables() {
                 if !table.is_empty(sql)? {
-                    return Err(bad_line(0, "the store is not empty; import into a new folder"));
+                    return Err(bad_line_error(0, "the store is not empty; import into a new folder"));
                 }
             }
             let mut done = TransferCounts::default();
@@ -91,31 +91,32 @@ impl Store {
             loop {
                 line.clear();
                 number += 1;
-                if input.read_line(&mut line).map_err(|error| bad_line(number, &error.to_string()))? == 0 {
+                if input.read_line(&mut line).map_err(|error| bad_line_error(number, &error.to_string()))? == 0 {
                     break;
                 }
-                let json: Json = serde_json::from_str(&line).map_err(|error| bad_line(number, &error.to_string()))?;
+                let json: Json =
+                    serde_json::from_str(&line).map_err(|error| bad_line_error(number, &error.to_string()))?;
                 if has_ended {
-                    return Err(bad_line(number, "there is more after the end"));
+                    return Err(bad_line_error(number, "there is more after the end"));
                 }
                 if number == 1 {
                     head = ExportHead::read(sql, &json)?;
                 } else if let Some(rows) = json.get("end") {
                     if rows.as_u64() != Some(done.rows) {
-                        return Err(bad_line(number, "rows are missing before this one"));
+                        return Err(bad_line_error(number, "rows are missing before this one"));
                     }
                     has_ended = true;
                 } else {
                     import_row(sql, &json, &head, &words).map_err(|error| match error {
                         StoreError::DiskFull => StoreError::DiskFull,
-                        error => bad_line(number, &error.to_string()),
+                        error => bad_line_error(number, &error.to_string()),
                     })?;
                     done.rows += 1;
                     done.traces += u64::from(json["table"] == "trace");
                 }
             }
             if !has_ended {
-                return Err(bad_line(number, "the export ends too early"));
+                return Err(bad_line_error(number, "the export ends too early"));
             }
             for (_, statement) in BACKFILLS.iter().filter(|(migration, _)| *migration > head.schema) {
                 sql.execute_batch(statement)?;
@@ -130,19 +131,19 @@ impl Store {
     /// Copies the store into a new file, also while a server writes to it. An existing file is an error.
     pub fn backup(&self, to: &Path) -> Result<(), StoreError> {
         match self.engine.file() {
-            Some(path) => Store::backup_beside(path, to),
+            Some(path) => Store::backup_file(path, to),
             None => Err(StoreError::NotSupported { what: "backup", instead: "pg_dump" }),
         }
     }
 
     /// Copies the store at `path` into a new file, also while a server writes to it. An existing file is an error. A store
     /// of an older version is copied as it is, so that there is a copy from before it is migrated.
-    pub fn backup_beside(path: &Path, to: &Path) -> Result<(), StoreError> {
+    pub fn backup_file(path: &Path, to: &Path) -> Result<(), StoreError> {
         crate::check_existing_store(path)?;
         let (reader, _) = crate::connection::open_any_version(path)?;
         let name = to.to_str().ok_or_else(|| StoreError::bad_row("the name of the copy", "it is no text"))?;
         // Created here, so that an incomplete copy can be removed without touching a file of the user.
-        crate::create_private(to).map_err(|error| match error.kind() {
+        crate::create_private_file(to).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => StoreError::Exists { path: to.to_owned() },
             io::ErrorKind::StorageFull => StoreError::DiskFull,
             _ => StoreError::not_writable(to, &error),
@@ -185,7 +186,7 @@ fn sync_file(path: &Path) -> io::Result<()> {
 }
 
 /// Returns the number of migrations that were applied to a store.
-pub(crate) fn schema_of(sql: &SqlConnection) -> Result<i64, StoreError> {
+pub(crate) fn read_schema_number(sql: &SqlConnection) -> Result<i64, StoreError> {
     match sql.sqlite() {
         Some(connection) => Ok(connection.pragma_query_value(None, "user_version", |row| row.get(0))?),
         None => Ok(sql.query_row("SELECT schema_version FROM store_format", (), |row| row.get(0))?),
@@ -203,23 +204,23 @@ struct ExportHead {
 
 impl ExportHead {
     fn read(sql: &SqlConnection, json: &Json) -> Result<ExportHead, StoreError> {
-        let known: i64 = schema_of(sql)?;
-        if json["gradus_export"] != FORMAT {
-            return Err(bad_line(1, "this is no export of a Gradus store"));
+        let known: i64 = read_schema_number(sql)?;
+        if json["gradus_export"] != EXPORT_FORMAT {
+            return Err(bad_line_error(1, "this is no export of a Gradus store"));
         }
         match json["schema"].as_i64() {
             Some(schema) if (1..=known).contains(&schema) => Ok(ExportHead { schema, is_older: schema < known }),
             _ => {
                 let found = &json["schema"];
-                Err(bad_line(1, &format!("made by a newer Gradus (format {found}, this one knows {known})")))
+                Err(bad_line_error(1, &format!("made by a newer Gradus (format {found}, this one knows {known})")))
             }
         }
     }
 }
 
 /// The tables of an export.
-fn exported_tables() -> impl Iterator<Item = &'static MovedTable> {
-    TABLES.iter().filter(|table| table.name != KEYS.name)
+fn exported_tables() -> impl Iterator<Item = &'static TransferTable> {
+    TABLES.iter().filter(|table| table.name != API_KEY_TABLE.name)
 }
 
 /// Inserts one row. The file may be hostile, so tables and columns are checked against the schema.
@@ -247,7 +248,7 @@ fn import_row(
     let mut values = Vec::with_capacity(columns.len());
     for column in &columns {
         let value = row.get(column).ok_or_else(|| bad("a column is missing"))?;
-        values.push(from_json(name, column, value)?);
+        values.push(value_from_json(name, column, value)?);
     }
     table.insert_rows(sql, &columns, &[values])?;
     if name == "trajectory" {
@@ -259,7 +260,7 @@ fn import_row(
 }
 
 /// A value of the database as JSON: bodies decompressed, other blobs as base64.
-fn to_json(table: &str, column: &str, value: &SqlValue) -> Result<Json, StoreError> {
+fn value_to_json(table: &str, column: &str, value: &SqlValue) -> Result<Json, StoreError> {
     Ok(match (table, column, value) {
         (_, _, SqlValue::Null) => Json::Null,
         (_, _, SqlValue::Integer(number)) => Json::from(*number),
@@ -273,8 +274,8 @@ fn to_json(table: &str, column: &str, value: &SqlValue) -> Result<Json, StoreErr
     })
 }
 
-/// The reverse of `to_json`.
-pub(crate) fn from_json(table: &str, column: &str, json: &Json) -> Result<SqlValue, StoreError> {
+/// The reverse of `value_to_json`.
+pub(crate) fn value_from_json(table: &str, column: &str, json: &Json) -> Result<SqlValue, StoreError> {
     let is_blob = matches!(
         (table, column),
         ("block", "body") | ("trace", "trace_id") | ("trajectory", "digest" | "body") | ("failure_group", "signature")
@@ -313,7 +314,7 @@ fn io_error(error: &io::Error) -> StoreError {
 }
 
 /// An error in line `number` of an export, counted from 1. 0 stands for the export as a whole.
-fn bad_line(number: u64, reason: &str) -> StoreError {
+fn bad_line_error(number: u64, reason: &str) -> StoreError {
     match number {
         0 => StoreError::bad_row("the target", reason),
         _ => StoreError::bad_row(format!("line {number} of the export"), reason),

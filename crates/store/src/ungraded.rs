@@ -7,7 +7,7 @@ use crate::sql::{OptionalRow, SqlConnection, SqlValue, params, params_from_iter}
 
 use crate::Store;
 use crate::error::StoreError;
-use crate::facets::write_facets;
+use crate::facets::update_facets;
 use crate::failures::replace_failures;
 use crate::grading::{TrajectoryDigest, insert_outcomes};
 use crate::records::OutcomeRecord;
@@ -38,11 +38,11 @@ pub enum RemainingGrading {
     More,
     Nothing,
     /// Some questions failed through their own fault. They are asked again at this time.
-    AgainAt {
+    RetryAt {
         ns: i64,
     },
     /// No judge was available. It waits until this time, and no attempt is counted.
-    PutOff {
+    PostponedUntil {
         ns: i64,
     },
 }
@@ -71,8 +71,10 @@ impl Store {
         // Other servers wait until this time, and count the spending of this day.
         let now_ns = self.node.shared_time_ns(now_ns);
         let left = match left {
-            RemainingGrading::AgainAt { ns } => RemainingGrading::AgainAt { ns: self.node.shared_time_ns(ns) },
-            RemainingGrading::PutOff { ns } => RemainingGrading::PutOff { ns: self.node.shared_time_ns(ns) },
+            RemainingGrading::RetryAt { ns } => RemainingGrading::RetryAt { ns: self.node.shared_time_ns(ns) },
+            RemainingGrading::PostponedUntil { ns } => {
+                RemainingGrading::PostponedUntil { ns: self.node.shared_time_ns(ns) }
+            }
             left => left,
         };
         self.writer()?.submit(bytes, move |writing| {
@@ -91,13 +93,13 @@ impl Store {
                 RemainingGrading::Nothing => {
                     sql.prepare_cached("DELETE FROM ungraded WHERE trajectory = ?")?.execute([no])?;
                 }
-                RemainingGrading::AgainAt { ns } => {
+                RemainingGrading::RetryAt { ns } => {
                     sql.prepare_cached(
                         "UPDATE ungraded SET attempts = attempts + 1, not_before_ns = ? WHERE trajectory = ?",
                     )?
                     .execute([ns, no])?;
                 }
-                RemainingGrading::PutOff { ns } => {
+                RemainingGrading::PostponedUntil { ns } => {
                     sql.prepare_cached(
                         "UPDATE ungraded SET delays = delays + 1, not_before_ns = ? WHERE trajectory = ?",
                     )?
@@ -105,7 +107,7 @@ impl Store {
                 }
             }
             // Without verdicts, the facets did not change.
-            if outcomes.is_empty() { Ok(()) } else { write_facets(sql, trace) }
+            if outcomes.is_empty() { Ok(()) } else { update_facets(sql, trace) }
         })
     }
 
@@ -187,7 +189,7 @@ impl Store {
 
     /// Returns the rules other than `known` that trajectories wait for, with their projects, each pair once. Such
     /// rules were removed from the configuration.
-    pub fn ungraded_by_others(&self, known: &[&str]) -> Result<Vec<(String, String)>, StoreError> {
+    pub fn waiting_rules_except(&self, known: &[&str]) -> Result<Vec<(String, String)>, StoreError> {
         let reader = self.readers.take_reader()?;
         let mut next = reader.prepare_cached("SELECT min(rule) FROM ungraded WHERE rule > ?")?;
         let mut projects = reader.prepare_cached(
@@ -218,7 +220,7 @@ impl Store {
         to: Option<String>,
     ) -> Result<WriteHandle<usize>, StoreError> {
         // Bounds the time that other writers wait.
-        const AT_ONCE: i64 = 2_000;
+        const MAX_REROUTED: i64 = 2_000;
         self.writer()?.submit(0, move |writing| {
             let some: Vec<i64> = writing
                 .sql
@@ -228,7 +230,7 @@ impl Store {
                      CROSS JOIN project ON project.no = trajectory.project \
                      WHERE ungraded.rule = ? AND project.name = ? LIMIT ?",
                 )?
-                .query_map(params![rule, project, AT_ONCE], |row| row.get(0))?
+                .query_map(params![rule, project, MAX_REROUTED], |row| row.get(0))?
                 .collect::<Result<_, _>>()?;
             for no in &some {
                 match &to {
@@ -272,7 +274,7 @@ impl Store {
     }
 
     /// Returns the number of trajectories that wait for the model of a rule, counted up to `most`.
-    pub fn waiting_for(&self, rule: &str, most: usize) -> Result<GradingBacklog, StoreError> {
+    pub fn rule_backlog(&self, rule: &str, most: usize) -> Result<GradingBacklog, StoreError> {
         let reader = self.readers.take_reader()?;
         let count: u64 = reader
             .prepare_cached("SELECT count(*) FROM (SELECT 1 FROM ungraded WHERE rule = ?1 LIMIT ?2) AS waiting")?

@@ -23,12 +23,12 @@ macro_rules! added {
 
 /// Changes of usage, collected before they are written: many trajectories change the same rows.
 #[derive(Debug, Default)]
-pub(crate) struct UsageSums<'r> {
+pub(crate) struct UsageRollupChanges<'r> {
     /// By hour, since there are no shorter rows of usage.
     hours: HashMap<RollupDimensions<'r>, TrajectoryUsage, RandomState>,
 }
 
-impl<'r> UsageSums<'r> {
+impl<'r> UsageRollupChanges<'r> {
     /// Adds a trajectory that is about to be inserted.
     pub(crate) fn add_trajectory(&mut self, project: i64, record: &'r TrajectoryRecord) {
         let of = RollupDimensions {
@@ -107,7 +107,7 @@ fn apply_trajectory_usage(sql: &SqlConnection, trajectory: i64, sign: i64) -> Re
         .optional()?;
     let Some((project, start_ns, [agent, version, model], usage)) = known else { return Ok(()) };
     let bucket = start_ns.div_euclid(BUCKET_NS);
-    let mut sums = UsageSums::default();
+    let mut sums = UsageRollupChanges::default();
     sums.add_usage(RollupDimensions { project, bucket, agent: &agent, version: &version, model: &model }, &usage);
     sums.write(sql)
 }
@@ -147,7 +147,7 @@ fn upsert_usage_row(sql: &SqlConnection, place: &CoarseRollupKey<'_>, by: &Traje
 }
 
 /// Removes a project, also from the sums over all projects.
-pub(crate) fn forget_project(sql: &SqlConnection, project: i64) -> Result<(), StoreError> {
+pub(crate) fn delete_project_usage(sql: &SqlConnection, project: i64) -> Result<(), StoreError> {
     sql.prepare_cached(concat!(
         "INSERT INTO usage_long (size, project, kind, name, bucket, trajectories, errors, steps, tokens, took_ns, costed, \
          cost_usd) SELECT size, ?2, kind, name, bucket, -trajectories, -errors, -steps, -tokens, -took_ns, -costed, \

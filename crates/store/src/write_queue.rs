@@ -13,13 +13,13 @@ impl WriteLane {
     pub const INTERNAL: WriteLane = WriteLane(0);
 
     /// The lane of a client. Numbers may collide; then two clients share a lane.
-    pub fn of_client(number: u64) -> WriteLane {
+    pub fn for_client(number: u64) -> WriteLane {
         WriteLane(number.max(1))
     }
 }
 
 /// The lane of one client may fill this fraction of the queue: a quarter.
-const CLIENT_PART: usize = 4;
+const CLIENT_SHARE_DIVISOR: usize = 4;
 
 /// Why a task is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,8 @@ impl<T> WriteQueue<T> {
             return Err(QueueRefusal::Closed);
         }
         let in_lane = state.lanes.get(&lane).map_or(0, |waiting| waiting.bytes);
-        let lane_limit = if lane == WriteLane::INTERNAL { self.max_bytes } else { self.max_bytes / CLIENT_PART };
+        let lane_limit =
+            if lane == WriteLane::INTERNAL { self.max_bytes } else { self.max_bytes / CLIENT_SHARE_DIVISOR };
         let is_lane_full = in_lane > 0 && in_lane + bytes > lane_limit;
         let is_full = state.bytes > 0 && in_lane > 0 && state.bytes + bytes > self.max_bytes;
         // An empty lane may exceed the limit, so that one client cannot lock others out, but only up to twice the
@@ -154,7 +155,7 @@ mod tests {
     #[test]
     fn every_lane_has_its_turn() {
         let queue = WriteQueue::new(1000);
-        let (much, little) = (WriteLane::of_client(7), WriteLane::of_client(8));
+        let (much, little) = (WriteLane::for_client(7), WriteLane::for_client(8));
         for task in ["a1", "a2", "a3"] {
             queue.push(much, 10, task).unwrap();
         }
@@ -167,7 +168,7 @@ mod tests {
     #[test]
     fn a_lane_that_is_full_does_not_fill_the_queue() {
         let queue = WriteQueue::new(1000);
-        let (greedy, modest) = (WriteLane::of_client(7), WriteLane::of_client(8));
+        let (greedy, modest) = (WriteLane::for_client(7), WriteLane::for_client(8));
         queue.push(greedy, 900, "a1").unwrap();
         assert_eq!(queue.push(greedy, 10, "a2"), Err(QueueRefusal::Full));
         queue.push(modest, 200, "b1").unwrap();

@@ -43,7 +43,7 @@ trait WriteTask: Send {
 struct WriteJob<T, F> {
     work: F,
     result: Option<Result<T, StoreError>>,
-    asker: oneshot::Sender<Result<T, StoreError>>,
+    result_sender: oneshot::Sender<Result<T, StoreError>>,
 }
 
 impl<T, F> WriteTask for WriteJob<T, F>
@@ -65,7 +65,7 @@ where
             None => self.result.unwrap_or(Err(StoreError::Closed)),
             Some(error) => Err(error.clone()),
         };
-        let _ = self.asker.send(result);
+        let _ = self.result_sender.send(result);
     }
 }
 
@@ -98,10 +98,10 @@ pub(crate) struct StoreWriter {
 }
 
 /// Limits of one transaction, so that nobody waits long for the tasks before it.
-const MAX_BYTES: usize = 8 << 20;
-const MAX_TASKS: usize = 1024;
+const MAX_TRANSACTION_BYTES: usize = 8 << 20;
+const MAX_TRANSACTION_TASKS: usize = 1024;
 /// The same in time: a long task ends its transaction.
-const MAX_TRANSACTION: Duration = Duration::from_millis(50);
+const MAX_TRANSACTION_TIME: Duration = Duration::from_millis(50);
 
 /// Maximum time for which waiting tasks are still written when the store is closed.
 const MAX_CLOSE_WAIT: Duration = Duration::from_secs(2);
@@ -112,12 +112,12 @@ impl StoreWriter {
         engine: StoreEngine,
         node: String,
         readers: Arc<ReaderPool>,
-        most_queued_bytes: usize,
+        max_queued_bytes: usize,
     ) -> Result<StoreWriter, StoreError> {
         let writer = WriterConnection::open(engine, node)?;
         // Taken before anything can be acknowledged.
         let files = writer.connection.sqlite().map(|connection| Arc::new(StoreFiles::new(connection)));
-        let tasks = Arc::new(TaskQueue::new(most_queued_bytes));
+        let tasks = Arc::new(TaskQueue::new(max_queued_bytes));
         let received = Arc::clone(&tasks);
         let status = Arc::new(WriterStatus::default());
         let shared = Arc::clone(&status);
@@ -152,8 +152,8 @@ impl StoreWriter {
         bytes: usize,
         work: impl FnMut(&mut WriteContext<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<WriteHandle<T>, StoreError> {
-        let (asker, receiver) = oneshot::channel();
-        let work = Box::new(WriteJob { work, result: None, asker });
+        let (result_sender, receiver) = oneshot::channel();
+        let work = Box::new(WriteJob { work, result: None, result_sender });
         // Counted first, because the writer may be done with it before `push` returns.
         self.status.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.status.queued_tasks.fetch_add(1, Ordering::Relaxed);
@@ -181,7 +181,7 @@ impl Drop for StoreWriter {
 }
 
 /// Interval at which the files are checked while nothing is written.
-const IDLE_CHECK: Duration = Duration::from_millis(500);
+const IDLE_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Body of the writing thread.
 fn write_until_closed(
@@ -193,7 +193,7 @@ fn write_until_closed(
     let mut health = WriterHealth::new(Arc::clone(status));
     loop {
         health.check(&mut writer, &mut guard);
-        let first = match tasks.pop(IDLE_CHECK) {
+        let first = match tasks.pop(IDLE_CHECK_INTERVAL) {
             Ok(Some(task)) => task,
             Ok(None) => {
                 match guard.check(&writer.connection) {
@@ -210,7 +210,7 @@ fn write_until_closed(
         let mut next = Some(first);
         let begun = guard
             .check(&writer.connection)
-            .and_then(|_| writer.reconnect())
+            .and_then(|_| writer.reconnect_if_lost())
             .and_then(|()| begin_transaction(&writer.connection));
         let changes = writer.connection.total_changes();
         let mut failed: Option<StoreError> = None;
@@ -223,13 +223,15 @@ fn write_until_closed(
             }
             batch.push(work);
             // After an error the transaction may be gone. Another task would then run outside of it.
-            let has_room =
-                bytes < MAX_BYTES && batch.len() < MAX_TASKS && failed.is_none() && started.elapsed() < MAX_TRANSACTION;
+            let has_room = bytes < MAX_TRANSACTION_BYTES
+                && batch.len() < MAX_TRANSACTION_TASKS
+                && failed.is_none()
+                && started.elapsed() < MAX_TRANSACTION_TIME;
             next = if has_room { tasks.try_pop() } else { None };
         }
-        let was_refused = failed.as_ref().is_some_and(StoreError::is_refusal);
+        let was_refused = failed.as_ref().is_some_and(StoreError::is_write_refusal);
         let committed = begun.and_then(|()| match failed {
-            Some(error) => write_apart(&mut writer, &mut batch, error),
+            Some(error) => retry_in_savepoints(&mut writer, &mut batch, error),
             None => commit_transaction(&writer.connection),
         });
         // Checked between commit and acknowledgement: data in a file without a name is lost.
@@ -246,7 +248,7 @@ fn write_until_closed(
         if committed.is_err() || was_refused {
             health.set_failing();
         } else if writer.connection.total_changes() != changes {
-            health.note_success(&mut writer, &mut guard);
+            health.recheck_after_success(&mut writer, &mut guard);
         }
         status.commit_ns.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
         status.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
@@ -258,7 +260,7 @@ fn write_until_closed(
         }
         guard.limit_log(&writer.connection, log_bytes);
         if is_full {
-            guard.free_log(&writer.connection);
+            guard.checkpoint_log(&writer.connection);
         }
         if failed {
             // Retrying at once does not help against a full disk.
@@ -270,7 +272,7 @@ fn write_until_closed(
 
 /// Repeats the tasks of a batch after one of them failed, each in a savepoint of its own, so that each can be rolled
 /// back alone. SQLite copies every page for a savepoint, so they are not used before a failure.
-fn write_apart(
+fn retry_in_savepoints(
     WriterConnection { connection, projects, node, .. }: &mut WriterConnection,
     batch: &mut [Box<dyn WriteTask>],
     error: StoreError,
@@ -290,14 +292,14 @@ fn write_apart(
     }
     begin_transaction(connection)?;
     for work in batch {
-        in_savepoint(&mut WriteContext { sql: connection, projects, node }, work.as_mut())?;
+        run_in_savepoint(&mut WriteContext { sql: connection, projects, node }, work.as_mut())?;
     }
     commit_transaction(connection)
 }
 
 /// Runs a task in a savepoint. If it fails, only its own work is rolled back. An error here means that the whole
 /// transaction is rolled back.
-fn in_savepoint(writing: &mut WriteContext<'_>, work: &mut dyn WriteTask) -> Result<(), StoreError> {
+fn run_in_savepoint(writing: &mut WriteContext<'_>, work: &mut dyn WriteTask) -> Result<(), StoreError> {
     writing.sql.prepare_cached("SAVEPOINT task")?.execute(())?;
     let result = work.run(writing);
     let closed = match &result {

@@ -23,7 +23,7 @@ impl WriterConnection {
     }
 
     /// Replaces the connection if it is lost; otherwise does nothing.
-    pub(crate) fn reconnect(&mut self) -> Result<(), StoreError> {
+    pub(crate) fn reconnect_if_lost(&mut self) -> Result<(), StoreError> {
         if self.is_silent || self.connection.is_broken() {
             self.connection = self.engine.open_writer()?;
             self.is_silent = false;
@@ -32,9 +32,9 @@ impl WriterConnection {
         Ok(())
     }
 
-    /// Checks that the database server answers, and stores the result for `reconnect`. Always true for SQLite.
-    pub(crate) fn is_alive(&mut self) -> bool {
-        self.is_silent = !self.connection.is_alive();
+    /// Checks that the database server answers, and stores the result for `reconnect_if_lost`. Always true for SQLite.
+    pub(crate) fn check_alive(&mut self) -> bool {
+        self.is_silent = !self.connection.check_alive();
         !self.is_silent
     }
 }

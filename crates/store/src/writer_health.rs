@@ -19,7 +19,7 @@ const TRIAL_INTERVAL: Duration = Duration::from_secs(1);
 /// How often an idle connection to a database server is tested.
 const PING_INTERVAL: Duration = Duration::from_secs(2);
 /// Number of random texts of 64 digits in the row of a trial: about as much as a small request writes.
-const TRIAL_TEXTS: usize = 1024;
+const TRIAL_ROW_TEXTS: usize = 1024;
 
 /// Counters of the writer, for metrics.
 #[derive(Debug, Default)]
@@ -58,7 +58,7 @@ impl WriterHealth {
     /// Makes a trial write if writes fail and one is due. Called between two transactions.
     pub(crate) fn check(&mut self, writer: &mut WriterConnection, guard: &mut FileGuard) {
         if self.is_failing() && Instant::now() >= self.next_trial_at {
-            self.try_to_write(writer, guard);
+            self.run_write_trial(writer, guard);
         }
     }
 
@@ -66,7 +66,7 @@ impl WriterHealth {
     /// something.
     pub(crate) fn check_idle(&mut self, writer: &mut WriterConnection) {
         if Instant::now() >= self.next_ping_at {
-            if !writer.is_alive() {
+            if !writer.check_alive() {
                 self.set_failing();
             }
             self.next_ping_at = Instant::now() + PING_INTERVAL;
@@ -74,18 +74,18 @@ impl WriterHealth {
     }
 
     /// Called after a successful write. If writes failed before, only a trial shows whether larger ones succeed.
-    pub(crate) fn note_success(&mut self, writer: &mut WriterConnection, guard: &mut FileGuard) {
+    pub(crate) fn recheck_after_success(&mut self, writer: &mut WriterConnection, guard: &mut FileGuard) {
         self.next_ping_at = Instant::now() + PING_INTERVAL;
         if self.is_failing() {
-            self.try_to_write(writer, guard);
+            self.run_write_trial(writer, guard);
         }
     }
 
-    fn try_to_write(&mut self, writer: &mut WriterConnection, guard: &mut FileGuard) {
+    fn run_write_trial(&mut self, writer: &mut WriterConnection, guard: &mut FileGuard) {
         let started = Instant::now();
         let tried = write_trial(writer, guard);
         if matches!(tried, Err(StoreError::DiskFull)) {
-            guard.free_log(&writer.connection);
+            guard.checkpoint_log(&writer.connection);
         }
         self.status.is_failing.store(tried.is_err(), Ordering::Relaxed);
         // A host that does not answer takes seconds, in which nothing else is written.
@@ -96,7 +96,7 @@ impl WriterHealth {
 /// Makes one transaction like those of clients.
 fn write_trial(writer: &mut WriterConnection, guard: &mut FileGuard) -> Result<(), StoreError> {
     guard.check(&writer.connection)?;
-    writer.reconnect()?;
+    writer.reconnect_if_lost()?;
     begin_transaction(&writer.connection)?;
     if let Err(error) = put_trial_row(&writer.connection) {
         // An error such as a full disk may have ended the transaction.
@@ -112,6 +112,6 @@ fn write_trial(writer: &mut WriterConnection, guard: &mut FileGuard) -> Result<(
 fn put_trial_row(sql: &SqlConnection) -> Result<(), StoreError> {
     let put = "INSERT INTO alert_state (rule, state) VALUES ('', ?) \
                ON CONFLICT (rule) DO UPDATE SET state = excluded.state";
-    let noise: String = (0..TRIAL_TEXTS).map(|_| random_digits()).collect::<Result<_, _>>()?;
+    let noise: String = (0..TRIAL_ROW_TEXTS).map(|_| random_digits()).collect::<Result<_, _>>()?;
     sql.execute(put, [noise]).map(drop).map_err(StoreError::from)
 }

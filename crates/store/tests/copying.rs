@@ -42,7 +42,7 @@ fn furnished() -> Lab {
     lab
 }
 
-fn search_words() -> SearchWords {
+fn search_words() -> SearchTextBuilder {
     Arc::new(|json| format!("word{}", serde_json::from_slice::<serde_json::Value>(json).unwrap()["id"]))
 }
 
@@ -96,7 +96,7 @@ fn an_interrupted_copy_goes_on_and_is_not_used_before() {
     let (_target_folder, target) = empty_target();
     // The second batch of trajectories fails.
     let (words, asked) = (search_words(), AtomicUsize::new(0));
-    let failing: SearchWords = Arc::new(move |json| {
+    let failing: SearchTextBuilder = Arc::new(move |json| {
         assert!(asked.fetch_add(1, Ordering::Relaxed) < 510, "interrupted");
         words(json)
     });
@@ -144,7 +144,7 @@ fn a_source_that_changes_meanwhile_is_noticed() {
     // Another program: gradus is kept out by the lock of the folder.
     let change = |table: &CopiedTable| {
         if table.table == "api_key" {
-            let file = rusqlite::Connection::open(folder.path().join(FILE_NAME)).unwrap();
+            let file = rusqlite::Connection::open(folder.path().join(DATABASE_FILE_NAME)).unwrap();
             file.execute("UPDATE alert_rule SET author = 'somebody else'", ()).unwrap();
         }
     };

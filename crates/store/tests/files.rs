@@ -15,7 +15,7 @@ use gradus_store::*;
 use lab::*;
 
 fn file(lab: &Lab, ending: &str) -> PathBuf {
-    lab.folder.path().join(format!("{FILE_NAME}{ending}"))
+    lab.folder.path().join(format!("{DATABASE_FILE_NAME}{ending}"))
 }
 
 fn is_gone(result: &Result<IngestCounts, StoreError>) -> bool {
@@ -46,7 +46,7 @@ fn a_removed_file_is_noticed_before_the_next_acknowledgement() {
         }
         // What was acknowledged is in the database by now, whatever becomes of this process.
         let copy = tempfile::tempdir().unwrap();
-        fs::copy(file(&lab, ""), copy.path().join(FILE_NAME)).unwrap();
+        fs::copy(file(&lab, ""), copy.path().join(DATABASE_FILE_NAME)).unwrap();
         let copied = Store::open(copy.path(), StoreOptions::default()).unwrap();
         for id in 1..=20 {
             assert!(copied.trace(TraceId(id)).unwrap().is_some(), "{ending}: {id}");
@@ -71,7 +71,7 @@ fn a_log_that_was_truncated_in_place_is_noticed() {
     let lab = Lab::new();
     for id in 1..=5 {
         try_ingest(&lab, id).unwrap();
-        lab.store.give_back_room(10_000).unwrap();
+        lab.store.free_disk_space(10_000).unwrap();
         assert_eq!(fs::metadata(file(&lab, "-wal")).unwrap().len(), 0);
         lab.store.check_files().unwrap();
     }
@@ -90,7 +90,7 @@ fn a_replaced_file_is_noticed_and_left_alone() {
         assert!(is_gone(&try_ingest(&lab, 2)), "{ending}");
         let Lab { folder, store } = lab;
         drop(store);
-        assert_eq!(fs::read(folder.path().join(format!("{FILE_NAME}{ending}"))).unwrap(), b"somebody else's");
+        assert_eq!(fs::read(folder.path().join(format!("{DATABASE_FILE_NAME}{ending}"))).unwrap(), b"somebody else's");
     }
 }
 

@@ -197,7 +197,7 @@ fn annotations_are_replaced_filtered_and_go_with_their_trace() {
     let after = AnnotationFilter { after: found[0].no, limit: 1, ..all.clone() };
     assert_eq!(lab.store.annotations(&after).unwrap(), found[1..2]);
     let retention = RetentionPolicy { max_age_ns: Some(1), max_bytes: None };
-    lab.store.retain_step(retention, 1_000).unwrap().wait().unwrap();
+    lab.store.run_retention_step(retention, 1_000).unwrap().wait().unwrap();
     assert_eq!(lab.store.annotations(&all).unwrap(), found[1..2]);
     assert!(lab.store.remove_annotation(found[1].no).unwrap().wait().unwrap());
     assert!(!lab.store.remove_annotation(found[1].no).unwrap().wait().unwrap());
@@ -209,7 +209,7 @@ fn what_got_no_answer_waits_and_is_taken_up_again() {
     lab.assemble(trace_group, vec![waiting("a", 1)], 2);
     let who = lab.store.ungraded_trajectories("nightly", 100, 0, 10).unwrap().remove(0);
     assert_eq!(who.attempts, 0);
-    let later = RemainingGrading::AgainAt { ns: 500 };
+    let later = RemainingGrading::RetryAt { ns: 500 };
     lab.store.record_verdicts(&who, vec![], JudgeSpend::default(), later, 50).unwrap().wait().unwrap();
     let waits = |now_ns| {
         lab.store
@@ -220,7 +220,7 @@ fn what_got_no_answer_waits_and_is_taken_up_again() {
     assert!(!waits(499) && waits(500));
     // Who is put off loses none of his attempts.
     lab.store
-        .record_verdicts(&who, vec![], JudgeSpend::default(), RemainingGrading::PutOff { ns: 900 }, 60)
+        .record_verdicts(&who, vec![], JudgeSpend::default(), RemainingGrading::PostponedUntil { ns: 900 }, 60)
         .unwrap()
         .wait()
         .unwrap();
@@ -234,7 +234,7 @@ fn what_waits_for_a_rule_that_is_gone_goes_to_another_or_nowhere() {
     let (lab, trace_group) = one_trace();
     let by = |id: &str, rule: &str| TrajectoryRecord { ungraded_by: Some(rule.to_owned()), ..waiting(id, 1) };
     lab.assemble(trace_group, vec![by("a", "old"), by("b", "old"), by("c", "nightly"), by("d", "older")], 2);
-    let others = lab.store.ungraded_by_others(&["nightly"]).unwrap();
+    let others = lab.store.waiting_rules_except(&["nightly"]).unwrap();
     let pair = |rule: &str| (rule.to_owned(), "shop".to_owned());
     assert_eq!(others, [pair("old"), pair("older")]);
     let reroute = |rule: &str, project: &str, to: Option<&str>| {
@@ -244,7 +244,7 @@ fn what_waits_for_a_rule_that_is_gone_goes_to_another_or_nowhere() {
     assert_eq!(reroute("old", "elsewhere", None), 0);
     assert_eq!((reroute("old", "shop", Some("nightly")), reroute("old", "shop", Some("nightly"))), (2, 0));
     assert_eq!(reroute("older", "shop", None), 1);
-    assert_eq!(lab.store.ungraded_by_others(&["nightly"]).unwrap(), []);
+    assert_eq!(lab.store.waiting_rules_except(&["nightly"]).unwrap(), []);
     assert_eq!(lab.store.ungraded_trajectories("nightly", i64::MAX, 0, 10).unwrap().len(), 3);
     assert_eq!(lab.store.ungraded_count().unwrap(), 3);
     let known = |waiting: GradingBacklog| (waiting.count, waiting.is_cut);
@@ -253,9 +253,9 @@ fn what_waits_for_a_rule_that_is_gone_goes_to_another_or_nowhere() {
         (waiting(None, 9), waiting(Some("shop"), 9), waiting(Some("shop"), 2), waiting(Some("none"), 9)),
         ((3, false), (3, false), (2, true), (0, false))
     );
-    assert_eq!(known(lab.store.waiting_for("nightly", 9).unwrap()), (3, false));
-    assert_eq!(known(lab.store.waiting_for("nightly", 2).unwrap()), (2, true));
-    assert_eq!(known(lab.store.waiting_for("old", 9).unwrap()), (0, false));
+    assert_eq!(known(lab.store.rule_backlog("nightly", 9).unwrap()), (3, false));
+    assert_eq!(known(lab.store.rule_backlog("nightly", 2).unwrap()), (2, true));
+    assert_eq!(known(lab.store.rule_backlog("old", 9).unwrap()), (0, false));
     let waits = |id: &str| lab.store.is_awaiting_grading(id).unwrap();
     assert_eq!((waits("a"), waits("d"), waits("nobody")), (true, false, false));
     lab.assert_clean();
@@ -267,13 +267,13 @@ fn keys_open_what_they_say_until_they_are_revoked() {
     let folder = &location(lab.folder.path());
     let key = new_key().unwrap();
     let scopes = KeyScopes::parse("ingest, read").unwrap();
-    assert!(Store::add_key_beside(folder, "laptop", &key, scopes, 1).unwrap());
-    assert!(!Store::add_key_beside(folder, "laptop", &new_key().unwrap(), scopes, 2).unwrap());
-    assert_eq!(lab.store.scopes_of(&key).unwrap(), Some(("laptop".to_owned(), scopes)));
-    assert_eq!(lab.store.scopes_of("gradus_").unwrap(), None);
-    assert!(Store::revoke_key_beside(folder, "laptop", 3).unwrap());
-    assert!(!Store::revoke_key_beside(folder, "laptop", 4).unwrap());
-    assert_eq!(lab.store.scopes_of(&key).unwrap(), None);
+    assert!(Store::add_key_at(folder, "laptop", &key, scopes, 1).unwrap());
+    assert!(!Store::add_key_at(folder, "laptop", &new_key().unwrap(), scopes, 2).unwrap());
+    assert_eq!(lab.store.find_key_scopes(&key).unwrap(), Some(("laptop".to_owned(), scopes)));
+    assert_eq!(lab.store.find_key_scopes("gradus_").unwrap(), None);
+    assert!(Store::revoke_key_at(folder, "laptop", 3).unwrap());
+    assert!(!Store::revoke_key_at(folder, "laptop", 4).unwrap());
+    assert_eq!(lab.store.find_key_scopes(&key).unwrap(), None);
     assert_eq!(lab.store.keys().unwrap()[0].revoked_ns, Some(3));
 }
 
@@ -290,7 +290,7 @@ fn what_was_told_and_paid_goes_with_time() {
     }
     let step = |now_ns| {
         let retention = RetentionPolicy { max_age_ns: Some(7 * DAY_NS), max_bytes: None };
-        lab.store.retain_step(retention, now_ns).unwrap().wait().unwrap();
+        lab.store.run_retention_step(retention, now_ns).unwrap().wait().unwrap();
     };
     let days = || lab.store.alert_events(i64::MAX, 10).unwrap().iter().map(|e| e.at_ns / DAY_NS).collect::<Vec<_>>();
     assert_eq!(days(), [9, 1]);

@@ -124,12 +124,12 @@ fn times_that_are_missing_or_beyond_belief_are_still_listed() {
     assert_eq!(lab.trace(2).start_ns, 1_000);
     let old = RetentionPolicy { max_age_ns: Some(5_000), max_bytes: None };
     assert_eq!(
-        lab.store.retain_step(old, 6_000).unwrap().wait().unwrap().traces,
+        lab.store.run_retention_step(old, 6_000).unwrap().wait().unwrap().traces,
         0,
         "all of it arrived just now, whatever it says"
     );
     let much = RetentionPolicy { max_age_ns: None, max_bytes: Some(0) };
-    assert_eq!(lab.store.retain_step(much, 6_000).unwrap().wait().unwrap().traces, 4);
+    assert_eq!(lab.store.run_retention_step(much, 6_000).unwrap().wait().unwrap().traces, 4);
     assert_eq!(lab.list(&TraceFilter::default(), 1), Vec::<u128>::new());
 }
 
@@ -165,7 +165,7 @@ fn many_requests_share_a_commit() {
 #[test]
 fn a_full_queue_says_so_and_drains() {
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path(), StoreOptions { most_queued_bytes: 10_000 }).unwrap();
+    let store = Store::open(folder.path(), StoreOptions { max_queued_bytes: 10_000 }).unwrap();
     let text: String = (0..20_000).map(|_| fastrand::alphanumeric()).collect();
     let (mut taken, mut refused) = (Vec::new(), 0);
     for n in 0..200u64 {

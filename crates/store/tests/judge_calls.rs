@@ -140,7 +140,7 @@ fn answers_go_with_the_project_and_with_old_traces() {
     assert!(matches!(begin(&lab, &call(1)), CallAdmission::Granted(_)));
     assert!(matches!(begin(&lab, &call(2)), CallAdmission::Answered(_)));
     let retention = RetentionPolicy { max_age_ns: Some(DAY_NS), max_bytes: None };
-    lab.store.retain_step(retention, NOON_NS + 2 * DAY_NS).unwrap().wait().unwrap();
+    lab.store.run_retention_step(retention, NOON_NS + 2 * DAY_NS).unwrap().wait().unwrap();
     assert!(matches!(begin(&lab, &call(2)), CallAdmission::Granted(_)));
 }
 

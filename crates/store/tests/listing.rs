@@ -303,7 +303,7 @@ fn a_projects_records_come_page_by_page_in_order() {
     }
     lab.ingest(vec![chunk(1, "shop", 1_000, &[span(1).text("corrected")])], 2);
     let (mut ids, mut after) = (Vec::new(), None);
-    while let Some((page, next)) = lab.store.project_page("shop", after).unwrap() {
+    while let Some((page, next)) = lab.store.read_project_page("shop", after).unwrap() {
         assert!(!page.is_cut);
         ids.extend(page.traces.iter().map(|id| id.0));
         after = Some(next);
@@ -319,7 +319,7 @@ fn a_trace_that_is_larger_than_a_page_comes_on_several() {
         lab.ingest(vec![chunk(id, "shop", 1_000 + id as u64, &[span(number as u64 + 1).text(&text)])], 1);
     }
     let (mut blocks, mut pages, mut after) = (Vec::new(), 0, None);
-    while let Some((page, next)) = lab.store.project_page("shop", after).unwrap() {
+    while let Some((page, next)) = lab.store.read_project_page("shop", after).unwrap() {
         let bytes: usize = page.blocks.iter().map(|block| block.export.len()).sum();
         assert!(bytes < 6 << 20, "{bytes}");
         blocks.extend(page.blocks.iter().map(|block| block.no));

@@ -393,7 +393,7 @@ fn metrics_outlive_what_they_were_made_of() {
     record.outcomes = vec![scored("fit", None, "good", 1.0, "")];
     lab.assemble(lab.trace(1).trace_group, vec![record], 2);
     let retention = RetentionPolicy { max_age_ns: Some(1), max_bytes: None };
-    lab.store.retain_step(retention, 1_000).unwrap().wait().unwrap();
+    lab.store.run_retention_step(retention, 1_000).unwrap().wait().unwrap();
     assert_eq!(lab.store.trajectory_json("t").unwrap(), None);
     assert_eq!(lab.store.metrics(&MetricFilter::default(), MetricGroup::All).unwrap().len(), 1);
     lab.assert_clean();

@@ -124,7 +124,7 @@ fn keys_senders_and_the_servers_own_work_wait_for_no_query() {
     let folder = tempfile::tempdir().unwrap();
     let key = new_key().unwrap();
     let scopes = KeyScopes { ingest: true, ..KeyScopes::default() };
-    assert!(Store::add_key_beside(&folder.path().into(), "ann", &key, scopes, 1).unwrap());
+    assert!(Store::add_key_at(&folder.path().into(), "ann", &key, scopes, 1).unwrap());
     let store = Arc::new(Store::open(folder.path(), StoreOptions::default()).unwrap());
     let monitors: Vec<Arc<Holding>> = (0..QUERIES)
         .map(|_| {
@@ -146,11 +146,11 @@ fn keys_senders_and_the_servers_own_work_wait_for_no_query() {
         monitor.entered.wait();
     }
     // All of them hold a connection; everything else goes on.
-    assert!(store.scopes_of(&key).unwrap().is_some());
+    assert!(store.find_key_scopes(&key).unwrap().is_some());
     store.ingest(vec![chunk(1, "shop", 1, &[span(1)])], 1).unwrap().wait().unwrap();
-    assert_eq!(store.due_count().unwrap(), 1);
-    assert!(Store::revoke_key_beside(&folder.path().into(), "ann", 2).unwrap());
-    assert!(store.scopes_of(&key).unwrap().is_none(), "at once");
+    assert_eq!(store.ready_queue_length().unwrap(), 1);
+    assert!(Store::revoke_key_at(&folder.path().into(), "ann", 2).unwrap());
+    assert!(store.find_key_scopes(&key).unwrap().is_none(), "at once");
     for monitor in &monitors {
         monitor.release.wait();
     }

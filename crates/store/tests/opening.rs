@@ -28,7 +28,7 @@ fn one_at_a_time_and_any_number_of_readers() {
     let lab = Lab::new();
     lab.ingest(vec![chunk(1, "shop", 1, &[span(1)])], 1);
     assert_told(&open(lab.folder.path()).unwrap_err(), "another gradus is using this store");
-    let read = Store::open_to_read(&lab.folder.path().join(FILE_NAME)).unwrap();
+    let read = Store::open_to_read(&lab.folder.path().join(DATABASE_FILE_NAME)).unwrap();
     assert_eq!(read.projects().unwrap().len(), 1);
     assert!(matches!(read.ingest(vec![], 1), Err(StoreError::Closed)));
     let lab = lab.reopened();
@@ -54,7 +54,7 @@ fn another_process_is_told_that_the_store_is_in_use() {
 #[test]
 fn what_is_no_store_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join(FILE_NAME);
+    let path = folder.path().join(DATABASE_FILE_NAME);
     assert_told(&Store::open_to_read(&path).unwrap_err(), "there is no store here");
     fs::write(&path, "dear diary, ".repeat(1_000)).unwrap();
     assert_told(&open(folder.path()).unwrap_err(), "this is no Gradus store");
@@ -73,7 +73,7 @@ fn what_is_no_store_is_left_alone() {
 #[test]
 fn a_store_truncated_to_nothing_is_refused_and_left_alone() {
     let Lab { folder, store } = filled();
-    let path = folder.path().join(FILE_NAME);
+    let path = folder.path().join(DATABASE_FILE_NAME);
     drop(store);
     let sound = fs::read(&path).unwrap();
     for bytes in [0, 1, 50, 99, 100, 4096, 8192, sound.len() as u64 - 1] {
@@ -81,7 +81,7 @@ fn a_store_truncated_to_nothing_is_refused_and_left_alone() {
         fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(bytes).unwrap();
         assert_told(&open(folder.path()).unwrap_err(), "damaged");
         assert!(Store::open_to_read(&path).is_err());
-        assert!(Store::add_key_beside(&folder.path().into(), "a", "k", KeyScopes::default(), 1).is_err());
+        assert!(Store::add_key_at(&folder.path().into(), "a", "k", KeyScopes::default(), 1).is_err());
         assert_eq!(fs::metadata(&path).unwrap().len(), bytes, "nothing was written over it");
     }
     fs::write(&path, &sound).unwrap();
@@ -120,14 +120,14 @@ fn first_version(path: &Path) {
 #[test]
 fn a_store_of_the_first_version_is_migrated_and_its_traces_go_by_arrival() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join(FILE_NAME);
+    let path = folder.path().join(DATABASE_FILE_NAME);
     first_version(&path);
     assert_eq!(Store::pending_upgrade(&path).unwrap().map(|(found, _)| found), Some(1));
     let store = open(folder.path()).unwrap();
     assert_eq!(Store::pending_upgrade(&path).unwrap(), None);
     assert_eq!(store.projects().unwrap()[0].name, "shop");
     let retention = RetentionPolicy { max_age_ns: Some(1_000), max_bytes: None };
-    assert_eq!(store.retain_step(retention, 2_000).unwrap().wait().unwrap().traces, 1);
+    assert_eq!(store.run_retention_step(retention, 2_000).unwrap().wait().unwrap().traces, 1);
     let left = store.traces(&TraceFilter::default(), None, 10).unwrap().traces;
     assert_eq!(left.iter().map(|trace| trace.trace_id.0).collect::<Vec<_>>(), [2]);
     store.ingest(vec![chunk(3, "shop", 1, &[span(1)])], 2_000).unwrap().wait().unwrap();
@@ -142,15 +142,15 @@ fn format_of(path: &Path) -> i64 {
 #[test]
 fn reading_upgrades_an_older_store_unless_its_server_runs() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join(FILE_NAME);
+    let path = folder.path().join(DATABASE_FILE_NAME);
     first_version(&path);
     // A server of the version that made it.
     let lock = fs::File::create(folder.path().join("gradus.lock")).unwrap();
     lock.lock().unwrap();
     assert_told(&Store::open_to_read(&path).unwrap_err(), "another gradus is using this store");
     // These change nothing, so they work all the same.
-    assert!(Store::keys_beside(&folder.path().into()).unwrap().is_empty());
-    Store::backup_beside(&path, &folder.path().join("copy.db")).unwrap();
+    assert!(Store::list_keys_at(&folder.path().into()).unwrap().is_empty());
+    Store::backup_file(&path, &folder.path().join("copy.db")).unwrap();
     assert_eq!((format_of(&path), format_of(&folder.path().join("copy.db"))), (1, 1));
     drop(lock);
     assert_eq!(Store::open_to_read(&path).unwrap().projects().unwrap()[0].name, "shop");
@@ -161,7 +161,7 @@ fn reading_upgrades_an_older_store_unless_its_server_runs() {
 #[test]
 fn a_migration_that_fails_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join(FILE_NAME);
+    let path = folder.path().join(DATABASE_FILE_NAME);
     first_version(&path);
     let sql = rusqlite::Connection::open(&path).unwrap();
     sql.execute_batch("CREATE TABLE anchor_set (mine TEXT)").unwrap();
@@ -180,7 +180,7 @@ fn a_migration_that_fails_changes_nothing() {
 #[test]
 fn a_newer_store_is_refused() {
     let Lab { folder, store } = Lab::new();
-    let path = folder.path().join(FILE_NAME);
+    let path = folder.path().join(DATABASE_FILE_NAME);
     drop(store);
     rusqlite::Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
     assert_told(&open(folder.path()).unwrap_err(), "made by a newer Gradus (format 99");
@@ -199,7 +199,7 @@ fn filled() -> Lab {
 #[test]
 fn a_truncated_store_is_told_at_opening() {
     let Lab { folder, store } = filled();
-    let path = folder.path().join(FILE_NAME);
+    let path = folder.path().join(DATABASE_FILE_NAME);
     drop(store);
     let size = fs::metadata(&path).unwrap().len();
     fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(size / 2).unwrap();
@@ -210,7 +210,7 @@ fn a_truncated_store_is_told_at_opening() {
 #[test]
 fn check_finds_bytes_that_were_changed() {
     let Lab { folder, store } = filled();
-    let path = folder.path().join(FILE_NAME);
+    let path = folder.path().join(DATABASE_FILE_NAME);
     drop(store);
     let size = fs::metadata(&path).unwrap().len();
     let mut random = fastrand::Rng::with_seed(3);
@@ -250,7 +250,7 @@ fn a_folder_that_may_not_be_written_to_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let inner = folder.path().join("store");
     drop(open(&inner).unwrap());
-    for path in [inner.join(FILE_NAME), inner.join("gradus.lock"), inner.join(".gitignore")] {
+    for path in [inner.join(DATABASE_FILE_NAME), inner.join("gradus.lock"), inner.join(".gitignore")] {
         fs::set_permissions(path, fs::Permissions::from_mode(0o444)).unwrap();
     }
     for path in [&inner, folder.path()] {

@@ -129,7 +129,7 @@ fn annotations_that_come_first_find_their_spans_or_are_let_go() {
         annotate(&lab, &format!("span:{id:016x}"), None);
     }
     annotate(&lab, &format!("trace:{:032x}", 3), None);
-    assert_eq!(lab.store.waiting_annotations().unwrap(), 701);
+    assert_eq!(lab.store.count_waiting_annotations().unwrap(), 701);
     for trace in [3, 600] {
         send(&lab, trace, 100);
     }
@@ -142,20 +142,20 @@ fn annotations_that_come_first_find_their_spans_or_are_let_go() {
             limit: 10,
             ..AnnotationQuery::default()
         };
-        lab.store.annotations_about(&query).unwrap().len()
+        lab.store.query_annotations(&query).unwrap().len()
     };
     assert_eq!((about("span:0000000000000003"), about("span:0000000000000004")), (1, 0), "before they are settled");
     let settle = |forget_before_ns| {
         let mut after = Some(0);
         while let Some(from) = after {
-            after = lab.store.settle_annotations(from, forget_before_ns).unwrap().wait().unwrap();
+            after = lab.store.resolve_waiting_annotations(from, forget_before_ns).unwrap().wait().unwrap();
         }
-        lab.store.waiting_annotations().unwrap()
+        lab.store.count_waiting_annotations().unwrap()
     };
     assert_eq!(settle(None), 698);
     assert_eq!((about("span:0000000000000258"), about(&format!("trace:{:032x}", 3))), (1, 1));
     let all = AnnotationQuery { project: project(&lab, "p"), kind: "span:", limit: 10, ..AnnotationQuery::default() };
-    assert_eq!(lab.store.annotations_about(&all).unwrap().len(), 2, "those of a project");
+    assert_eq!(lab.store.query_annotations(&all).unwrap().len(), 2, "those of a project");
     assert_eq!((settle(Some(50)), settle(Some(51))), (698, 0));
     lab.assert_clean();
 }

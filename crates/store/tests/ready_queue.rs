@@ -57,7 +57,7 @@ fn a_process_that_ends_twice_over_a_trace_quarantines_it() {
     lab = end(lab, &[poison]);
     assert_eq!(lab.store.fail_unfinished_attempts(7).unwrap().wait().unwrap(), (1, 1));
     assert_eq!(lab.store.fail_unfinished_attempts(7).unwrap().wait().unwrap(), (0, 0));
-    assert_eq!((lab.store.quarantined_count().unwrap(), lab.store.due_count().unwrap()), (1, 0));
+    assert_eq!((lab.store.quarantined_count().unwrap(), lab.store.ready_queue_length().unwrap()), (1, 0));
     assert!(lab.store.quarantine_reason(poison).unwrap().unwrap().contains("the server ended"));
     // More of it does not bring it back, and nothing else is tied to it.
     lab.ingest(vec![linked(chunk(1, "shop", 10, &[span(7)]), &[(LinkKind::Session, 9)])], 8);
@@ -113,15 +113,15 @@ fn a_trace_group_in_parts_is_there_when_its_last_part_is() {
     };
     let write = |records: Vec<TrajectoryRecord>, now_ns: i64| {
         let due_ns = lab.store.trace_group(trace_group).unwrap().due_ns;
-        lab.store.assembled_in_parts(AssembledTraceGroup { trace_group, due_ns, records }, now_ns).unwrap()
+        lab.store.store_assembled_in_parts(AssembledTraceGroup { trace_group, due_ns, records }, now_ns).unwrap()
     };
     assert_eq!(write((0..300).map(|n| record(n, "first")).collect(), 2), 300);
-    assert_eq!(lab.store.due_count().unwrap(), 0);
+    assert_eq!(lab.store.ready_queue_length().unwrap(), 0);
     assert_eq!(lab.trace(1).trajectories.len(), 300);
     // Fewer the next time: those that are not among them go, those that are the same stay.
     lab.ingest(vec![chunk(1, "shop", 10, &[span(9)])], 3);
     let next = (0..100).map(|n| record(n, if n < 50 { "first" } else { "second" })).collect();
     assert_eq!(write(next, 4), 50);
-    assert_eq!((lab.trace(1).trajectories.len(), lab.store.due_count().unwrap()), (100, 0));
+    assert_eq!((lab.trace(1).trajectories.len(), lab.store.ready_queue_length().unwrap()), (100, 0));
     lab.assert_clean();
 }

@@ -23,7 +23,7 @@ fn send(lab: &Lab, id: u128, claim: u64, now_ns: i64) {
 fn retain(lab: &Lab, retention: RetentionPolicy, now_ns: i64) -> u64 {
     let mut removed = 0;
     for _ in 0..1_000 {
-        let step = lab.store.retain_step(retention, now_ns).unwrap().wait().unwrap();
+        let step = lab.store.run_retention_step(retention, now_ns).unwrap().wait().unwrap();
         removed += step.traces;
         if step.traces == 0 {
             return removed;
@@ -111,12 +111,12 @@ fn days_without_traces_give_their_room_back() {
     let today = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as i64;
     let later = today + 5 * DAY_NS;
     send(&lab, 1, 5, today);
-    lab.store.give_back_room(later).unwrap();
+    lab.store.free_disk_space(later).unwrap();
     let kept = lab.partitions().iter().filter(|partition| first.contains(partition)).count();
     assert_eq!(kept, first.len().min(1), "that of the trace");
     assert_eq!(left(&lab), [1]);
     assert_eq!(retain(&lab, RetentionPolicy { max_age_ns: Some(DAY_NS), max_bytes: None }, later), 1);
-    lab.store.give_back_room(later).unwrap();
+    lab.store.free_disk_space(later).unwrap();
     assert!(lab.partitions().iter().all(|partition| !first.contains(partition)));
     // A day without a partition still takes spans.
     send(&lab, 2, 5, today);

@@ -100,7 +100,7 @@ fn moving_a_store_is_left_to_the_version_that_knows_all_of_it() {
     let Lab { folder, store } = lab;
     drop(store);
     let target = tempfile::tempdir().unwrap();
-    let words: SearchWords = Arc::new(|_: &[u8]| String::new());
+    let words: SearchTextBuilder = Arc::new(|_: &[u8]| String::new());
     let copied = copy_store(&at, &StoreLocation::Folder(target.path().to_owned()), &words, &mut |_| ());
     let error = copied.unwrap_err();
     assert!(matches!(error, StoreError::TooNew { found: LATER_VERSION, .. }), "{error}");

@@ -64,13 +64,13 @@ fn uniting_takes_trajectories_and_verdicts_along() {
         record.outcomes = vec![scored("fit", None, "good", 1.0, "")];
         lab.assemble(lab.trace(trace).trace_group, vec![record], 3);
     }
-    assert_eq!(lab.store.due_count().unwrap(), 0);
+    assert_eq!(lab.store.ready_queue_length().unwrap(), 0);
     send(&lab, 2, &[(Session, 7)], 4);
     let row = lab.trace(2);
     assert_eq!(row.trace_group, lab.trace(1).trace_group);
     assert_eq!(lab.assemble(row.trace_group, vec![trajectory("t1", 1, 10), trajectory("t2", 2, 10)], 5), 0);
     assert_eq!(lab.store.verdict_lines("t2").unwrap().len(), 1);
-    assert_eq!(lab.store.due_count().unwrap(), 0);
+    assert_eq!(lab.store.ready_queue_length().unwrap(), 0);
     lab.assert_clean();
 }
 
@@ -84,7 +84,7 @@ fn a_trace_group_that_was_united_while_it_was_assembled_leaves_nothing_behind() 
     // The assembler comes back with what it saw of the second trace alone.
     let late = lab.store.store_assembled_groups(vec![as_seen(&seen, trajectory("alone", 2, 10))], 4).unwrap();
     assert_eq!(late.wait().unwrap(), 0);
-    assert_eq!(lab.store.due_count().unwrap(), 1);
+    assert_eq!(lab.store.ready_queue_length().unwrap(), 1);
     lab.assemble(lab.trace(1).trace_group, vec![trajectory("together", 1, 10)], 5);
     assert_eq!(lab.store.trajectory_json("alone").unwrap(), None);
     assert!(lab.store.trajectory_json("together").unwrap().is_some());
@@ -103,7 +103,7 @@ fn what_joined_a_trace_group_while_it_was_assembled_keeps_its_verdicts() {
     send(&lab, 2, &[(Session, 7)], 1);
     lab.store.store_assembled_groups(vec![as_seen(&seen, trajectory("t1", 1, 10))], 4).unwrap().wait().unwrap();
     assert_eq!(lab.store.verdict_lines("t2").unwrap().len(), 1, "it was not seen, and is not gone");
-    assert_eq!(lab.store.due_count().unwrap(), 1);
+    assert_eq!(lab.store.ready_queue_length().unwrap(), 1);
     lab.assemble(seen.no, vec![trajectory("t1", 1, 10)], 5);
     assert_eq!(lab.store.trajectory_json("t2").unwrap(), None);
     assert_eq!(lab.store.metrics(&MetricFilter::default(), MetricGroup::All).unwrap(), []);
@@ -142,14 +142,14 @@ fn a_trace_group_goes_on_when_its_first_trace_is_let_go() {
     lab.ingest(vec![linked(chunk(1, "shop", 10, &[span(1)]), &[(Session, 7)])], 1);
     lab.ingest(vec![linked(chunk(2, "shop", 1_000, &[span(2)]), &[(Session, 7)])], 800);
     let retention = RetentionPolicy { max_age_ns: Some(500), max_bytes: None };
-    assert_eq!(lab.store.retain_step(retention, 1_000).unwrap().wait().unwrap().traces, 1);
+    assert_eq!(lab.store.run_retention_step(retention, 1_000).unwrap().wait().unwrap().traces, 1);
     let due = lab.ready(2_000, 10, 10, 10);
     assert_eq!(due.len(), 1);
     assert_eq!(lab.store.trace_group(due[0]).unwrap().traces, [TraceId(2)]);
     lab.assemble(due[0], vec![trajectory("t2", 2, 1_000)], 801);
     lab.ingest(vec![linked(chunk(3, "shop", 1_000, &[span(3)]), &[(Session, 7)])], 900);
     assert_eq!(trace_group(&lab, 3), [2, 3]);
-    assert_eq!(lab.store.retain_step(retention, 10_000).unwrap().wait().unwrap().traces, 2);
-    assert_eq!(lab.store.due_count().unwrap(), 0);
+    assert_eq!(lab.store.run_retention_step(retention, 10_000).unwrap().wait().unwrap().traces, 2);
+    assert_eq!(lab.store.ready_queue_length().unwrap(), 0);
     lab.assert_clean();
 }

@@ -140,7 +140,7 @@ fn an_import_whose_reader_panics_does_not_end_the_writer() {
 fn a_backup_is_a_store_also_while_it_is_written_to() {
     let lab = furnished();
     let copy = tempfile::tempdir().unwrap();
-    let to = copy.path().join(FILE_NAME);
+    let to = copy.path().join(DATABASE_FILE_NAME);
     let store = Arc::new(lab.store);
     let is_done = Arc::new(AtomicBool::new(false));
     let writer = {
@@ -201,7 +201,7 @@ fn retention_goes_step_by_step_oldest_first() {
     for id in 1..=300u128 {
         lab.assemble(lab.trace(id).trace_group, vec![trajectory(&format!("t{id}"), id, 1)], 1);
     }
-    let step = |retention, now_ns| lab.store.retain_step(retention, now_ns).unwrap().wait().unwrap();
+    let step = |retention, now_ns| lab.store.run_retention_step(retention, now_ns).unwrap().wait().unwrap();
     let age = RetentionPolicy { max_age_ns: Some(100_000), max_bytes: None };
     let mut removed = Vec::new();
     loop {

@@ -34,10 +34,10 @@ impl RequestSpans {
 
 /// Returns the index of the last model call whose reply came before a tool's span. A tool that ran inside of a call,
 /// as with automatic function calling, ran before that call's reply.
-pub(super) fn reply_before(tree: &SpanTree<'_>, run: &RequestSpans, at: usize) -> Option<usize> {
+pub(super) fn find_reply_before(tree: &SpanTree<'_>, run: &RequestSpans, at: usize) -> Option<usize> {
     // Deeper chains between a call and its tool do not occur.
     const MAX_LEVELS: usize = 16;
-    let turn = turn_of(tree, run, at)?;
+    let turn = find_requesting_call(tree, run, at)?;
     let call = run.calls[turn];
     let around = std::iter::successors(tree.nodes[at].parent, |at| tree.nodes[*at].parent);
     let is_inside = tree.nodes[at].span.end_ns <= tree.nodes[call].span.end_ns
@@ -46,7 +46,7 @@ pub(super) fn reply_before(tree: &SpanTree<'_>, run: &RequestSpans, at: usize) -
 }
 
 /// Returns the index of the last model call that began before a tool's span: the call that probably asked for it.
-pub(super) fn turn_of(tree: &SpanTree<'_>, run: &RequestSpans, at: usize) -> Option<usize> {
+pub(super) fn find_requesting_call(tree: &SpanTree<'_>, run: &RequestSpans, at: usize) -> Option<usize> {
     let start = tree.nodes[at].span.start_ns;
     // Calls are in order of time, so a binary search is enough.
     run.calls.partition_point(|call| tree.nodes[*call].span.start_ns <= start).checked_sub(1)

@@ -26,7 +26,8 @@ const MAX_COMPARED_BYTES: usize = 64 << 20;
 const MAX_TURN_BYTES: usize = 32 << 20;
 
 /// Text of the defect for a trajectory that lost something to the budget.
-pub(super) const LEFT_OUT: &str = "some arguments and thoughts were left out: there is more than is kept of one trace";
+pub(super) const LEFT_OUT_DETAIL: &str =
+    "some arguments and thoughts were left out: there is more than is kept of one trace";
 
 /// What is left for one group of traces. `Cell`s, because the tree is shared while steps are read; one thread assembles
 /// a group.
@@ -69,13 +70,13 @@ impl AssemblyBudget {
     }
 
     /// Whether texts of a conversation with this many bytes may be copied. Charges them if so.
-    pub(super) fn may_copy_turn(&self, bytes: usize) -> bool {
+    pub(super) fn try_charge_turn(&self, bytes: usize) -> bool {
         let left = self.turn_bytes_left.get().checked_sub(bytes);
         left.inspect(|left| self.turn_bytes_left.set(*left)).is_some()
     }
 
     /// Drops the messages of a span if the budget does not allow them. `charged` bytes of overhead were charged before.
-    pub(super) fn keep_messages(&self, facts: &mut NormalizedSpan<'_>, charged: usize) {
+    pub(super) fn limit_messages(&self, facts: &mut NormalizedSpan<'_>, charged: usize) {
         let new = message_overhead(facts).saturating_sub(charged);
         match self.overhead_left.get().checked_sub(new) {
             Some(left) => self.overhead_left.set(left),
@@ -92,7 +93,7 @@ impl AssemblyBudget {
     }
 
     /// Whether texts with this many bytes may still be compared. Charges them if so.
-    pub(super) fn may_compare(&self, bytes: usize) -> bool {
+    pub(super) fn try_charge_comparison(&self, bytes: usize) -> bool {
         let left = self.compared_bytes_left.get().checked_sub(bytes);
         left.inspect(|left| self.compared_bytes_left.set(*left)).is_some()
     }

@@ -15,7 +15,7 @@ use super::observations::without_label;
 use super::tools;
 use super::tree::SpanTree;
 use crate::assemble::agent_run::RequestSpans;
-use crate::assemble::agent_run::turn_of;
+use crate::assemble::agent_run::find_requesting_call;
 use crate::assemble::requested_call::{RequestedCall, read_arguments};
 
 /// Name of the tool that runs the code of an agent, as smolagents calls it.
@@ -36,7 +36,7 @@ pub(super) fn extract_code_calls(
     let mut by_call: HashMap<usize, Vec<usize>> = HashMap::new();
     left.retain(|&at| {
         let is_named = tree.nodes[at].facts.tool.name.is_some();
-        let call = turn_of(tree, run, at).filter(|call| is_named && calls.contains(call));
+        let call = find_requesting_call(tree, run, at).filter(|call| is_named && calls.contains(call));
         call.is_none_or(|call| {
             by_call.entry(call).or_default().push(at);
             false
@@ -45,7 +45,7 @@ pub(super) fn extract_code_calls(
     // Parsed at most once, and only if a reply needs it.
     let declared = OnceCell::new();
     let is_declared = |call: &CodeCall<'_>| {
-        declared.get_or_init(|| declared_functions(&system_prompt(tree, run))).contains(call.name)
+        declared.get_or_init(|| parse_declared_functions(&system_prompt(tree, run))).contains(call.name)
     };
     for reply in code {
         let mine = by_call.remove(&reply.call).unwrap_or_default();
@@ -71,23 +71,23 @@ pub(super) fn extract_code_calls(
             });
         }
         if mine.is_empty() {
-            requested_calls.extend(nothing_ran(tree, run, reply, &is_declared, requested_call));
+            requested_calls.extend(step_without_tool_span(tree, run, reply, &is_declared, requested_call));
         }
     }
     requested_calls.sort_by_key(|requested_call| requested_call.call.unwrap_or(usize::MAX));
 }
 
 /// Returns the step of a reply whose code has no tool span; `None` if it only gives the answer.
-fn nothing_ran(
+fn step_without_tool_span(
     tree: &SpanTree<'_>,
     run: &RequestSpans,
     reply: &CodeReply,
     is_declared: &dyn Fn(&CodeCall<'_>) -> bool,
     requested_call: impl Fn() -> RequestedCall,
 ) -> Option<RequestedCall> {
-    let mut calls = react::code_calls(&reply.code);
+    let mut calls = react::find_code_calls(&reply.code);
     calls.truncate(MAX_CODE_CALLS);
-    let seen = observation_after(tree, run, reply.call);
+    let seen = find_observation_after(tree, run, reply.call);
     // smolagents reports exceptions of the interpreter in this form.
     let failure = seen.as_deref().is_some_and(|text| text.starts_with("Error") || text.contains("\nError:"));
     let answers = calls.iter().any(|call| tools::is_final_answer(call.name));
@@ -134,7 +134,7 @@ fn system_prompt<'t>(tree: &'t SpanTree<'_>, run: &RequestSpans) -> Cow<'t, str>
 
 /// Names of the functions that a prompt declares as `def list_issues(`. Computed once per run, because each reply may
 /// call many.
-fn declared_functions(prompt: &str) -> HashSet<String> {
+fn parse_declared_functions(prompt: &str) -> HashSet<String> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let declared = prompt.match_indices("def ").filter_map(|(at, keyword)| {
         let rest = &prompt[at + keyword.len()..];
@@ -145,7 +145,7 @@ fn declared_functions(prompt: &str) -> HashSet<String> {
 }
 
 /// Returns the observation that the next request shows after a reply.
-fn observation_after(tree: &SpanTree<'_>, run: &RequestSpans, call: usize) -> Option<String> {
+fn find_observation_after(tree: &SpanTree<'_>, run: &RequestSpans, call: usize) -> Option<String> {
     let next = run.calls.get(call + 1)?;
     let last = tree.nodes[*next].facts.input.last().filter(|message| message.role != MessageRole::Assistant)?;
     let text = match last.tool_results().next() {
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn the_functions_of_a_prompt_are_found() {
         let prompt = "def a(x): ..\n  def def b_2(\nundef c(\ndef d (\ndef é(\ndef ";
-        let mut declared: Vec<_> = declared_functions(prompt).into_iter().collect();
+        let mut declared: Vec<_> = parse_declared_functions(prompt).into_iter().collect();
         declared.sort();
         assert_eq!(declared, ["a", "b_2", "c"]);
     }

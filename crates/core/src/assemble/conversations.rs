@@ -41,7 +41,7 @@ struct LastRequest {
 impl LastRequest {
     /// Hashes the last message of the user once.
     fn new(input: &[ChatMessage<'_>]) -> LastRequest {
-        let asked = request::last_user(input).map(|at| xxh3_64(input[at].joined_text().as_bytes()));
+        let asked = request::find_last_user_message(input).map(|at| xxh3_64(input[at].joined_text().as_bytes()));
         LastRequest { messages: input.len(), asked }
     }
 }
@@ -77,7 +77,7 @@ pub(super) fn find_conversation_runs(
 
 /// Maximum number of conversations in the same state that are considered when a call continues one of them. Few
 /// sessions ever say the same.
-const MAX_WAITING_LOOKED_AT: usize = 64;
+const MAX_WAITING_CANDIDATES: usize = 64;
 
 /// The conversations so far, and the states in which each can be continued.
 #[derive(Default)]
@@ -135,7 +135,7 @@ impl ConversationIndex {
             while list.front().is_some_and(|index| !is_open(&all[*index])) {
                 list.pop_front();
             }
-            let place = list.iter().take(MAX_WAITING_LOOKED_AT).position(|index| {
+            let place = list.iter().take(MAX_WAITING_CANDIDATES).position(|index| {
                 let conversation = &all[*index];
                 conversation.session.as_deref() == session && is_open(conversation)
             })?;
@@ -153,7 +153,7 @@ impl ConversationIndex {
     /// The only conversation that a call may continue by parts of its last reply. With several, nothing is guessed.
     fn find_weakly_continued(&self, chain: &ConversationDigests, session: Option<&str>) -> Option<usize> {
         chain.weak_continues.iter().rev().find_map(|digest| {
-            let waiting = self.by_digest.get(digest)?.iter().rev().take(MAX_WAITING_LOOKED_AT);
+            let waiting = self.by_digest.get(digest)?.iter().rev().take(MAX_WAITING_CANDIDATES);
             let mut open = waiting.filter(|index| {
                 let conversation = &self.all[**index];
                 conversation.session.as_deref() == session && conversation.weak_leaves.contains(digest)
@@ -166,13 +166,13 @@ impl ConversationIndex {
     /// same question.
     fn find_rewritten(&self, request: LastRequest, input: &[ChatMessage<'_>], session: Option<&str>) -> Option<usize> {
         // Maximum number of conversations of one session that are compared. Older ones are finished in practice.
-        const MAX_LOOKED_AT: usize = 32;
+        const MAX_REWRITTEN_CANDIDATES: usize = 32;
         let known = self.by_session.get(session?)?;
         if request.asked.is_none() {
             // Only the results of the last calls were sent: the service stores the rest of the conversation.
             return known.last().copied().filter(|_| input.iter().any(|message| message.role == MessageRole::Tool));
         }
-        known.iter().rev().take(MAX_LOOKED_AT).copied().find(|index| {
+        known.iter().rev().take(MAX_REWRITTEN_CANDIDATES).copied().find(|index| {
             let last = &self.all[*index].last_request;
             request.messages > last.messages && request.asked == last.asked
         })
@@ -186,7 +186,8 @@ fn split_into_turns(tree: &SpanTree<'_>, thread: usize, conversation: &Conversat
     let mut answered = true;
     for &at in &conversation.calls {
         let facts = &tree.nodes[at].facts;
-        let user = request::last_user(&facts.input).map(|at| (at, facts.input[at].joined_text().into_owned()));
+        let user =
+            request::find_last_user_message(&facts.input).map(|at| (at, facts.input[at].joined_text().into_owned()));
         // Where the service stores the conversation, each request contains only the new messages.
         let spoke_again = user.is_some() && (user != place || facts.previous_response_id.is_some());
         match runs.last_mut() {

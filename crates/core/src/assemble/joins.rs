@@ -2,7 +2,7 @@
 //!
 //! Every step is near linear in spans and calls: candidates are looked up in an index, and comparisons are bounded.
 
-use crate::assemble::agent_run::{reply_before, turn_of};
+use crate::assemble::agent_run::{find_reply_before, find_requesting_call};
 use std::collections::{HashMap, VecDeque};
 
 use serde_json::Value as Json;
@@ -37,11 +37,11 @@ pub(super) fn join_tool_spans(
     let answered = AnsweredCalls::new(requested_calls);
     left.retain(|&at| !answered.join_retry(tree, run, at, requested_calls));
     let mut open_turns = OpenTurns::new(requested_calls);
-    left.retain(|&at| !open_turns.join_odd_one(tree, run, at, requested_calls));
+    left.retain(|&at| !open_turns.join_only_open_call(tree, run, at, requested_calls));
     code::extract_code_calls(tree, run, requested_calls, code, &mut left);
     let (named, unnamed): (Vec<usize>, Vec<usize>) =
         left.into_iter().partition(|at| tree.nodes[*at].facts.tool.name.as_deref().is_some_and(tools::can_be_called));
-    insert_runs(tree, run, requested_calls, &named, spoken);
+    insert_unrequested_calls(tree, run, requested_calls, &named, spoken);
     for at in unnamed {
         let node = &tree.nodes[at];
         let detail = format!("{}: answers no call of the model", cut_name(&node.span.name));
@@ -164,7 +164,7 @@ impl AnsweredCalls {
         requested_calls: &mut [RequestedCall],
     ) -> bool {
         let tool = &tree.nodes[at].facts.tool;
-        let key = turn_of(tree, run, at).zip(tool.name.as_deref().map(str::to_owned));
+        let key = find_requesting_call(tree, run, at).zip(tool.name.as_deref().map(str::to_owned));
         let Some(answered) = key.and_then(|key| self.by_turn.get(&key)) else { return false };
         let (arguments, _, _) = read_arguments(tool.arguments.as_ref());
         let mut latest = answered.iter().rev().take(MAX_COMPARED);
@@ -197,14 +197,14 @@ impl OpenTurns {
 
     /// Joins a span with another name, or without one, to the only call that is still open in its turn: unknown tools
     /// and hand-overs.
-    fn join_odd_one(
+    fn join_only_open_call(
         &mut self,
         tree: &SpanTree<'_>,
         run: &RequestSpans,
         at: usize,
         requested_calls: &mut [RequestedCall],
     ) -> bool {
-        let Some(open) = self.by_turn.get_mut(&turn_of(tree, run, at)) else { return false };
+        let Some(open) = self.by_turn.get_mut(&find_requesting_call(tree, run, at)) else { return false };
         let Some(&requested_call) = open.front().filter(|_| open.len() == 1) else { return false };
         let tool = &tree.nodes[at].facts.tool;
         let requested = match read_arguments(tool.arguments.as_ref()).0 {
@@ -244,7 +244,7 @@ fn is_empty(json: &Json) -> bool {
 /// Adds calls for tool spans without a requested call: the call was not recorded in the reply, or the tool ran on its
 /// own. If a reply in plain words came just before, it is the thought. `spans` are in order of time; each is inserted
 /// before the first call that began later.
-fn insert_runs(
+fn insert_unrequested_calls(
     tree: &SpanTree<'_>,
     run: &RequestSpans,
     requested_calls: &mut Vec<RequestedCall>,
@@ -266,7 +266,7 @@ fn insert_runs(
         while let Some(requested_call) = asked.next_if(|requested_call| begins(requested_call) <= start) {
             merged.push(requested_call);
         }
-        let turn = reply_before(tree, run, at).filter(|turn| spoken.contains_key(turn));
+        let turn = find_reply_before(tree, run, at).filter(|turn| spoken.contains_key(turn));
         let thought = turn.and_then(|turn| {
             let text = &spoken[&turn];
             // The first call of a turn gets a copy of the words; further ones share them within the budget.

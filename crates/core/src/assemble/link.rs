@@ -123,7 +123,7 @@ pub(super) struct ConversationDigests {
 impl ConversationDigests {
     /// Digests of a model call, from its messages and from the ids of replies.
     pub(super) fn from_span(facts: &NormalizedSpan<'_>) -> ConversationDigests {
-        let mut chain = ConversationDigests::of_messages(&facts.input, &facts.output);
+        let mut chain = ConversationDigests::from_messages(&facts.input, &facts.output);
         // A service that stores the conversation gets the id of its last reply instead of the messages.
         let reply = |id: &str| hash_parts(&[b"response", id.as_bytes()]);
         if let Some(id) = &facts.previous_response_id {
@@ -137,7 +137,7 @@ impl ConversationDigests {
 
     /// A chain of digests: each covers all messages before it, so equal digests mean equal conversations. System
     /// messages are left out, because frameworks change them from call to call.
-    fn of_messages(input: &[ChatMessage<'_>], output: &[ChatMessage<'_>]) -> ConversationDigests {
+    fn from_messages(input: &[ChatMessage<'_>], output: &[ChatMessage<'_>]) -> ConversationDigests {
         let mut so_far = 0u64;
         let (mut continues, mut weak_continues) = (Vec::new(), Vec::new());
         // A reply may be recorded as one message or as several (reasoning, text, calls): neighbours count as one.

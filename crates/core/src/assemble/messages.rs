@@ -8,7 +8,7 @@ use crate::react::{self, ReactTranscript};
 use crate::short_text::cut_name;
 use crate::trajectory::{DefectKind, EarlierTurn, ExtractionDefect, ToolDefinition, Trajectory, TrajectoryStep};
 
-use super::budget::{AssemblyBudget, LEFT_OUT};
+use super::budget::{AssemblyBudget, LEFT_OUT_DETAIL};
 use super::observations;
 use super::reply_text::{extract_reasoning, extract_reply_text, join_texts};
 use super::turns::{SystemPromptBuilder, TurnWindow, is_user_turn};
@@ -103,7 +103,7 @@ fn is_interruption(text: &str) -> bool {
 pub fn assemble_transcript(text: &str) -> Vec<Trajectory> {
     // Files from Windows have other line ends and may begin with a byte order mark.
     let text = text.trim_start_matches('\u{feff}').replace("\r\n", "\n");
-    let consoles = react::console_runs(&text);
+    let consoles = react::split_console_runs(&text);
     // A transcript may be copied from a terminal, and may contain several runs.
     let runs = consoles.iter().flat_map(|console| react::split_runs(console));
     let budget = AssemblyBudget::default();
@@ -213,7 +213,7 @@ fn read_assistant_reply(
             None => extract_reasoning(reply),
         };
         trajectory.final_answer = answer.or(thought);
-        filter_final_thought(trajectory);
+        drop_redundant_final_thought(trajectory);
         return;
     }
     let reply: Arc<str> = text.trim().into();
@@ -250,7 +250,7 @@ pub(super) fn remove_unrun_text_calls(requested_calls: &mut Vec<RequestedCall>) 
 
 /// Removes the thought before the answer unless there is an answer and it is another text: in a reply that is only
 /// reasoning, the reasoning is the answer and not its own thought.
-pub(super) fn filter_final_thought(trajectory: &mut Trajectory) {
+pub(super) fn drop_redundant_final_thought(trajectory: &mut Trajectory) {
     let answer = trajectory.final_answer.as_deref().map(str::trim);
     let is_thought = |thought: &String| !thought.trim().is_empty() && Some(thought.trim()) != answer;
     trajectory.final_thought =
@@ -274,7 +274,7 @@ fn from_transcript(transcript: ReactTranscript<'_>, budget: &AssemblyBudget) -> 
         final_answer: transcript.answer.map(std::borrow::Cow::into_owned),
         ..Trajectory::default()
     };
-    filter_final_thought(&mut trajectory);
+    drop_redundant_final_thought(&mut trajectory);
     for (kind, detail) in transcript.defects {
         trajectory.defects.push(ExtractionDefect::new(kind.into(), detail, None));
     }
@@ -326,6 +326,6 @@ pub fn record_missing_parts(trajectory: &mut Trajectory) {
 
 fn record_exceeded_budget(trajectory: &mut Trajectory, budget: &AssemblyBudget) {
     if budget.take_exceeded() {
-        trajectory.defects.push(ExtractionDefect::new(DefectKind::TooLarge, LEFT_OUT, None));
+        trajectory.defects.push(ExtractionDefect::new(DefectKind::TooLarge, LEFT_OUT_DETAIL, None));
     }
 }

@@ -90,11 +90,11 @@ fn find_agent_boundaries(tree: &SpanTree<'_>, below: Option<usize>, nodes: &[usi
     let mut found: BTreeSet<usize> = calls.iter().filter_map(|call| surroundings(*call).tool).collect();
     let direct: Vec<usize> = calls.into_iter().filter(|call| surroundings(*call).tool.is_none()).collect();
     let Some(first) = direct.first() else { return found };
-    let agents = agent_calls(tree, below, nodes, &direct, &first_user_text(&facts(*first).input));
+    let agents = count_agent_calls(tree, below, nodes, &direct, &first_user_text(&facts(*first).input));
     found.extend(agents.iter().filter(|(_, counts)| counts.direct == counts.unrelated).map(|(agent, _)| *agent));
-    found.extend(with_other_request(tree, below, nodes, &agents));
+    found.extend(find_agents_with_other_request(tree, below, nodes, &agents));
     let outermost: Option<Vec<usize>> = direct.iter().map(|call| surroundings(*call).agent).collect();
-    found.extend(outermost.map(|agents| sibling_requests(tree, agents)).unwrap_or_default());
+    found.extend(outermost.map(|agents| find_sibling_agents(tree, agents)).unwrap_or_default());
     found
 }
 
@@ -108,7 +108,7 @@ struct CallCounts {
 }
 
 /// The agents that contain direct calls. Counts are added up from children to parents.
-fn agent_calls(
+fn count_agent_calls(
     tree: &SpanTree<'_>,
     below: Option<usize>,
     nodes: &[usize],
@@ -140,7 +140,7 @@ fn agent_calls(
 }
 
 /// Agents inside others whose request has nothing to do with the request of the outer agent.
-fn with_other_request(
+fn find_agents_with_other_request(
     tree: &SpanTree<'_>,
     below: Option<usize>,
     nodes: &[usize],
@@ -155,7 +155,7 @@ fn with_other_request(
     let mut found = Vec::new();
     for &at in nodes.iter().filter(|at| Some(**at) != below) {
         let outer = tree.nodes[at].parent.and_then(|parent| nearest.get(&parent).copied());
-        let request = agents.contains_key(&at).then(|| request::of_frame(&tree.nodes[at].facts)).flatten();
+        let request = agents.contains_key(&at).then(|| request::query_from_frame(&tree.nodes[at].facts)).flatten();
         if let (Some(inner), Some(outer)) = (&request, outer.and_then(|outer| requests.get(&outer)))
             && !is_related(inner, outer)
             // In a later turn, a node of LangGraph shows the first request of the whole conversation as its own.
@@ -175,16 +175,16 @@ fn with_other_request(
 
 /// Agents side by side, each with a request of its own: several turns under one span. `agents` are the outermost ones,
 /// one for each call.
-fn sibling_requests(tree: &SpanTree<'_>, agents: Vec<usize>) -> Vec<usize> {
+fn find_sibling_agents(tree: &SpanTree<'_>, agents: Vec<usize>) -> Vec<usize> {
     let mut known: HashSet<usize> = HashSet::new();
     let outermost: Vec<usize> = agents.into_iter().filter(|agent| known.insert(*agent)).collect();
     if outermost.len() < 2 {
         return Vec::new();
     }
     let mut different: HashSet<String> = HashSet::new();
-    let is_distinct = outermost
-        .iter()
-        .all(|agent| request::of_frame(&tree.nodes[*agent].facts).is_some_and(|request| different.insert(request)));
+    let is_distinct = outermost.iter().all(|agent| {
+        request::query_from_frame(&tree.nodes[*agent].facts).is_some_and(|request| different.insert(request))
+    });
     if is_distinct { outermost } else { Vec::new() }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use serde_json::value::RawValue;
 
-use crate::dialect::{ToolFacts, unwrap_result};
+use crate::dialect::{RecordedToolRun, unwrap_result};
 use crate::message::{ChatMessage, MessageRole};
 use crate::react;
 
@@ -28,7 +28,7 @@ pub(super) fn read_observations(
     let mut waiting: Option<usize> = None;
     for message in input {
         for result in message.tool_results() {
-            let index = match result.id.as_deref().or_else(|| labelled_id(&result.content)) {
+            let index = match result.id.as_deref().or_else(|| parse_labelled_id(&result.content)) {
                 Some(id) => {
                     let nth = occurrences.entry(id).or_default();
                     *nth += 1;
@@ -62,7 +62,7 @@ pub(super) fn read_observations(
                 let text = message.joined_text();
                 waiting = open.take_repeated(requested_calls, text.trim());
                 if let Some(index) = waiting
-                    && let Some(observation) = glued_observation(&requested_calls[index], &text)
+                    && let Some(observation) = parse_glued_observation(&requested_calls[index], &text)
                 {
                     requested_calls[index].seen = Some(observation);
                     waiting = None;
@@ -81,12 +81,12 @@ struct OpenReplies<'a> {
 }
 
 impl OpenReplies<'_> {
-    const MAX_LOOKED_AT: usize = 64;
+    const MAX_OPEN_REPLIES: usize = 64;
 
     /// The call that a message of the history repeats: literally, with its observation behind it, or rewritten by the
     /// framework with the same thought and tool.
     fn take_repeated(&mut self, requested_calls: &[RequestedCall], text: &str) -> Option<usize> {
-        let missing = Self::MAX_LOOKED_AT - self.nearest.len();
+        let missing = Self::MAX_OPEN_REPLIES - self.nearest.len();
         self.nearest.extend(self.further.by_ref().take(missing));
         if self.nearest.is_empty() {
             return None;
@@ -108,13 +108,13 @@ impl OpenReplies<'_> {
 }
 
 /// CrewAI repeats a reply and its observation in one message.
-fn glued_observation(requested_call: &RequestedCall, text: &str) -> Option<String> {
+fn parse_glued_observation(requested_call: &RequestedCall, text: &str) -> Option<String> {
     let behind = text.trim_start().strip_prefix(requested_call.reply.as_deref()?)?;
     Some(behind.trim_start().strip_prefix("Observation:")?.trim().to_owned())
 }
 
 /// The id in front of an observation of smolagents: `Call id: x\nObservation:\ntext`.
-fn labelled_id(text: &str) -> Option<&str> {
+fn parse_labelled_id(text: &str) -> Option<&str> {
     let (id, rest) = text.trim_start().strip_prefix("Call id:")?.split_once('\n')?;
     ["Observation:", "Error:"].iter().any(|label| rest.starts_with(label)).then_some(id.trim())
 }
@@ -135,7 +135,7 @@ pub(super) fn without_label(text: &str) -> &str {
 
 /// Finds observations for agents that write the whole run into one prompt, where the observation follows the repeated
 /// reply.
-pub(super) fn see_in_prompts(tree: &SpanTree<'_>, run: &RequestSpans, requested_calls: &mut [RequestedCall]) {
+pub(super) fn find_prompt_observations(tree: &SpanTree<'_>, run: &RequestSpans, requested_calls: &mut [RequestedCall]) {
     // Calls of one reply have the same observation. It is searched once, and shared within the budget.
     let mut found: Option<(usize, Option<String>)> = None;
     for requested_call in requested_calls.iter_mut().filter(|requested_call| requested_call.seen.is_none()) {
@@ -145,7 +145,7 @@ pub(super) fn see_in_prompts(tree: &SpanTree<'_>, run: &RequestSpans, requested_
                 requested_call.seen = observation.as_deref().and_then(|text| tree.budget.share_text(text));
             }
             _ => {
-                let observation = observation_behind(tree, run, number, reply, &requested_call.tool);
+                let observation = find_observation_behind(tree, run, number, reply, &requested_call.tool);
                 requested_call.seen.clone_from(&observation);
                 found = Some((number, observation));
             }
@@ -154,18 +154,24 @@ pub(super) fn see_in_prompts(tree: &SpanTree<'_>, run: &RequestSpans, requested_
 }
 
 /// The observation behind the last occurrence of a reply in the next prompt, up to the label of the next thought.
-fn observation_behind(tree: &SpanTree<'_>, run: &RequestSpans, call: usize, reply: &str, tool: &str) -> Option<String> {
+fn find_observation_behind(
+    tree: &SpanTree<'_>,
+    run: &RequestSpans,
+    call: usize,
+    reply: &str,
+    tool: &str,
+) -> Option<String> {
     let next = run.calls.get(call + 1)?;
     let input = &tree.nodes[*next].facts.input;
     let prompt = input.iter().rev().find(|message| message.role == MessageRole::User).map(ChatMessage::joined_text)?;
-    let Some(at) = prompt.rfind(reply) else { return observation_field(&prompt, tool) };
+    let Some(at) = prompt.rfind(reply) else { return parse_dspy_observation(&prompt, tool) };
     let behind = prompt[at + reply.len()..].trim_start();
     Some(strip_prompt_tail(behind.strip_prefix("Observation:")?).to_owned())
 }
 
 /// The latest observation in a prompt of DSPy, which writes the run so far as fields: `[[ ## tool_name_0 ## ]]`, then the
 /// name, and `[[ ## observation_0 ## ]]`. The name must be that of the tool.
-fn observation_field(prompt: &str, tool: &str) -> Option<String> {
+fn parse_dspy_observation(prompt: &str, tool: &str) -> Option<String> {
     const FIELD: &str = "[[ ## observation_";
     let (number, behind) = prompt[prompt.rfind(FIELD)? + FIELD.len()..].split_once(" ## ]]\n")?;
     if !prompt.contains(&format!("[[ ## tool_name_{number} ## ]]\n{tool}\n")) {
@@ -214,7 +220,7 @@ pub(super) fn split_joined_results(tree: &SpanTree<'_>, requested_calls: &mut [R
 /// what the model saw. The span of the tool may have wrapped it. In a prompt of a text agent the borders are guessed.
 pub(super) fn choose_observation(
     requested_call: &RequestedCall,
-    tool: Option<&ToolFacts<'_>>,
+    tool: Option<&RecordedToolRun<'_>>,
 ) -> (Option<String>, bool) {
     let recorded = tool.and_then(|tool| tool.result.as_deref());
     let shown = requested_call.seen.as_deref();

@@ -40,7 +40,7 @@ pub(super) fn set_repeated_turns(
     let Some(last) = messages::assemble_messages(&before[first..], &[]).pop() else { return };
     let turn = Arc::new(EarlierTurn::from_trajectory(&last));
     let turns: Vec<_> = latest_turns(&last.earlier_turns).iter().cloned().chain([turn]).collect();
-    if budget.may_copy_turn(turns.iter().map(|turn| turn.text_bytes()).sum()) {
+    if budget.try_charge_turn(turns.iter().map(|turn| turn.text_bytes()).sum()) {
         trajectory.earlier_turns = turns;
     } else {
         let detail = "earlier turns were left out: requests repeat more than is kept of one trace";

@@ -18,7 +18,7 @@ use super::tree::{SpanNode, SpanTree};
 use crate::assemble::agent_run::RequestSpans;
 
 /// Index of the last message in which a user really speaks: not an observation, and not the feedback of a framework.
-pub(super) fn last_user(input: &[ChatMessage<'_>]) -> Option<usize> {
+pub(super) fn find_last_user_message(input: &[ChatMessage<'_>]) -> Option<usize> {
     input.iter().rposition(|message| {
         message.role == MessageRole::User && message.tool_results().next().is_none() && {
             let text = message.joined_text();
@@ -46,8 +46,9 @@ pub(super) fn is_feedback(text: &str) -> bool {
 
 /// The request of the user in a run.
 pub(super) fn find_query(tree: &SpanTree<'_>, run: &RequestSpans) -> Option<String> {
-    let inputs = run.calls.iter().map(|at| &tree.nodes[*at].facts.input).find(|input| last_user(input).is_some());
-    let spoken = inputs.and_then(|input| last_user(input).map(|at| (input, at)));
+    let inputs =
+        run.calls.iter().map(|at| &tree.nodes[*at].facts.input).find(|input| find_last_user_message(input).is_some());
+    let spoken = inputs.and_then(|input| find_last_user_message(input).map(|at| (input, at)));
     // All messages of the user, because a frame may state an earlier part of the request.
     let asked: Vec<String> = match &spoken {
         Some((input, _)) => input
@@ -59,16 +60,16 @@ pub(super) fn find_query(tree: &SpanTree<'_>, run: &RequestSpans) -> Option<Stri
     };
     // Many frames against many messages: beyond the budget, a text counts as not confirmed.
     let is_in = |message: &str, text: &str| {
-        tree.budget.may_compare(message.len() + text.len()) && contains_ignoring_whitespace(message, text)
+        tree.budget.try_charge_comparison(message.len() + text.len()) && contains_ignoring_whitespace(message, text)
     };
     let confirmed = |text: &str| asked.is_empty() || asked.iter().any(|message| is_in(message, text));
     for node in speaking_frames(tree, run) {
-        if let Some(request) = of_frame(&node.facts).filter(|text| confirmed(text)) {
+        if let Some(request) = query_from_frame(&node.facts).filter(|text| confirmed(text)) {
             return Some(request);
         }
     }
     let (input, at) = spoken?;
-    Some(out_of_template(&input[at].joined_text()).to_owned())
+    Some(strip_prompt_template(&input[at].joined_text()).to_owned())
 }
 
 /// The frames that can contain the request and the answer: the outermost one and those of agents.
@@ -80,11 +81,11 @@ fn speaking_frames<'t, 's>(tree: &'t SpanTree<'s>, run: &'t RequestSpans) -> imp
 }
 
 /// The request that a frame records: stated directly, in its messages, or in its input text.
-pub(super) fn of_frame(facts: &NormalizedSpan<'_>) -> Option<String> {
+pub(super) fn query_from_frame(facts: &NormalizedSpan<'_>) -> Option<String> {
     if let Some(query) = &facts.query {
         return Some(query.trim().to_owned());
     }
-    if let Some(at) = last_user(&facts.input) {
+    if let Some(at) = find_last_user_message(&facts.input) {
         return Some(facts.input[at].joined_text().trim().to_owned());
     }
     let text = facts.input_text.as_deref()?.trim();
@@ -127,11 +128,11 @@ pub(super) fn extract_answer(
         if node.span.is_error() && reply.is_none() {
             continue;
         }
-        let recorded = node.facts.answer.as_deref().map(str::to_owned).or_else(|| of_frame_output(&node.facts));
+        let recorded = node.facts.answer.as_deref().map(str::to_owned).or_else(|| answer_from_frame(&node.facts));
         let Some(recorded) = recorded.filter(|text| !text.trim().is_empty()) else { continue };
         match reply {
             Some(reply)
-                if tree.budget.may_compare(reply.len() + recorded.len())
+                if tree.budget.try_charge_comparison(reply.len() + recorded.len())
                     && contains_ignoring_whitespace(reply, &recorded) =>
             {
                 return Some(recorded.trim().to_owned());
@@ -149,7 +150,7 @@ pub(super) fn extract_answer(
 }
 
 /// The answer that a frame records.
-fn of_frame_output(facts: &NormalizedSpan<'_>) -> Option<String> {
+fn answer_from_frame(facts: &NormalizedSpan<'_>) -> Option<String> {
     if let Some(message) = facts.output.last().filter(|message| !message.has_tool_calls()) {
         let text = message.joined_text().trim().to_owned();
         return (!text.is_empty()).then_some(text);
@@ -209,7 +210,7 @@ fn from_json(json: Json, keys: &[&str], role: MessageRole, depth: usize) -> Opti
         Json::Array(_) => {
             let messages = messages_from_json(json);
             let found = match role {
-                MessageRole::User => last_user(&messages),
+                MessageRole::User => find_last_user_message(&messages),
                 _ => messages.iter().rposition(|message| {
                     message.role == MessageRole::Assistant && !message.joined_text().trim().is_empty()
                 }),
@@ -229,7 +230,7 @@ fn from_json(json: Json, keys: &[&str], role: MessageRole, depth: usize) -> Opti
 }
 
 /// Removes the text that well-known prompts put around the request.
-fn out_of_template(text: &str) -> &str {
+fn strip_prompt_template(text: &str) -> &str {
     let text = text.trim();
     for opening in ["New task:", "Current Task:", "Task:", "User:", "Human:"] {
         if let Some(rest) = text.strip_prefix(opening) {

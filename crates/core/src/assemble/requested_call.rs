@@ -39,7 +39,7 @@ pub(super) struct RequestedCall {
 
 /// Maximum number of calls of one reply that are read. All of them share the text of the reply, and no agent makes
 /// more.
-pub(super) const MAX_CALLS: usize = 256;
+pub(super) const MAX_CALLS_PER_REPLY: usize = 256;
 
 /// Calls by their id. Ids may repeat, because some models number the calls of each reply anew.
 #[derive(Debug, Default)]

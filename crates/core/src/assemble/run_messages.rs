@@ -28,7 +28,7 @@ pub(super) fn fill_silent_calls(tree: &mut SpanTree<'_>) {
         .filter(|at| tree.nodes[*at].facts.run_messages.is_some() && !calls.contains_key(at))
         .collect();
     for run in silent {
-        read_as_call(tree, run);
+        read_run_as_call(tree, run);
     }
     for (run, mut calls) in calls {
         if calls.iter().all(|call| tree.nodes[*call].facts.output.is_empty()) {
@@ -40,7 +40,7 @@ pub(super) fn fill_silent_calls(tree: &mut SpanTree<'_>) {
 
 /// A run without a span for any of its model calls is read like its last call, whose request repeats all others. A run
 /// that failed, or that states its answer, stays as it is.
-fn read_as_call(tree: &mut SpanTree<'_>, run: usize) {
+fn read_run_as_call(tree: &mut SpanTree<'_>, run: usize) {
     let node = &mut tree.nodes[run];
     if node.span.is_error() || node.facts.answer.is_some() {
         return;
@@ -53,7 +53,7 @@ fn read_as_call(tree: &mut SpanTree<'_>, run: usize) {
     let reply = messages.pop_if(|message| message.role == MessageRole::Assistant);
     node.facts.kind = OperationKind::Model;
     (node.facts.input, node.facts.output) = (messages, reply.into_iter().collect());
-    tree.budget.keep_messages(&mut node.facts, 0);
+    tree.budget.limit_messages(&mut node.facts, 0);
 }
 
 /// The last replies are those of the calls: a run that continues a conversation begins with the replies of earlier ones.
@@ -74,6 +74,6 @@ fn fill_calls(tree: &mut SpanTree<'_>, run: usize, calls: &[usize]) {
         };
         let facts = &mut tree.nodes[call].facts;
         (facts.input, facts.output) = (input, output);
-        tree.budget.keep_messages(facts, 0);
+        tree.budget.limit_messages(facts, 0);
     }
 }

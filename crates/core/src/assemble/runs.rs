@@ -49,7 +49,7 @@ pub(super) fn find_runs(tree: &SpanTree<'_>) -> (Vec<RequestSpans>, Vec<Extracti
 fn failed_early(tree: &SpanTree<'_>, run: &RequestSpans) -> bool {
     let frames = || run.frames.iter().map(|at| &tree.nodes[*at]);
     frames().any(|node| node.facts.kind == OperationKind::Agent)
-        && frames().any(|node| request::of_frame(&node.facts).is_some())
+        && frames().any(|node| request::query_from_frame(&node.facts).is_some())
 }
 
 /// Links nested runs to the step that they belong to, and gives every trajectory its id: the id of its first trace,
@@ -161,13 +161,15 @@ fn split_trace(tree: &SpanTree<'_>, nodes: AgentSubtree, runs: &mut Vec<RequestS
         // run that called the tool.
         if below.is_some_and(|at| tree.nodes[at].facts.kind == OperationKind::Tool)
             && run.tools.is_empty()
-            && !requested_calls_for_tools(tree, &run)
+            && !has_tool_requests(tree, &run)
         {
             let owner = below.and_then(|at| tool_runs.get(&at));
             if let Some(owner) = owner.map(|owner| &mut runs[*owner]) {
-                owner
-                    .defects
-                    .extend(run.calls.iter().flat_map(|at| outside_steps(tree, *at, "a tool's own call of a model")));
+                owner.defects.extend(
+                    run.calls
+                        .iter()
+                        .flat_map(|at| report_calls_outside_steps(tree, *at, "a tool's own call of a model")),
+                );
                 continue;
             }
         }
@@ -183,7 +185,7 @@ fn split_trace(tree: &SpanTree<'_>, nodes: AgentSubtree, runs: &mut Vec<RequestS
 }
 
 /// Whether any reply of the run asks for a tool, natively or as ReAct text.
-fn requested_calls_for_tools(tree: &SpanTree<'_>, run: &RequestSpans) -> bool {
+fn has_tool_requests(tree: &SpanTree<'_>, run: &RequestSpans) -> bool {
     run.calls.iter().any(|at| {
         let output = &tree.nodes[*at].facts.output;
         output.iter().any(|message| {
@@ -193,7 +195,7 @@ fn requested_calls_for_tools(tree: &SpanTree<'_>, run: &RequestSpans) -> bool {
 }
 
 /// One defect for each span that records a model call.
-pub(super) fn outside_steps(tree: &SpanTree<'_>, at: usize, why: &str) -> Vec<ExtractionDefect> {
+pub(super) fn report_calls_outside_steps(tree: &SpanTree<'_>, at: usize, why: &str) -> Vec<ExtractionDefect> {
     let node = &tree.nodes[at];
     let detail = format!("{}: {why}", cut_name(&node.span.name));
     let kind = DefectKind::ModelCallOutsideSteps;

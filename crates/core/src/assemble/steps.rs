@@ -5,7 +5,7 @@
 
 mod history;
 
-use crate::assemble::requested_call::{MAX_CALLS, RequestedCall, RequestedCallIds, read_arguments};
+use crate::assemble::requested_call::{MAX_CALLS_PER_REPLY, RequestedCall, RequestedCallIds, read_arguments};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use crate::short_text::{cut_id, cut_name};
 use crate::span::Span;
 use crate::trajectory::{DefectKind, ExtractionDefect, RUN_FAILED, Trajectory, TrajectoryStep};
 
-use super::budget::LEFT_OUT;
+use super::budget::LEFT_OUT_DETAIL;
 use super::joins::{self, TextReplies};
-use super::messages::{filter_final_thought, remove_unrun_text_calls};
+use super::messages::{drop_redundant_final_thought, remove_unrun_text_calls};
 use super::observations;
 use super::reply_text::{extract_reasoning, extract_reply_text, join_texts};
 use super::request;
-use super::runs::outside_steps;
+use super::runs::report_calls_outside_steps;
 use super::tools;
 use super::tree::{SpanNode, SpanTree};
 use super::usage;
@@ -57,7 +57,7 @@ pub(super) fn extract_trajectory(tree: &SpanTree<'_>, run: &RequestSpans) -> Tra
     for number in 0..run.calls.len() {
         reader.read_call(number);
     }
-    observations::see_in_prompts(tree, run, &mut reader.requested_calls);
+    observations::find_prompt_observations(tree, run, &mut reader.requested_calls);
     joins::join_tool_spans(
         tree,
         run,
@@ -67,7 +67,7 @@ pub(super) fn extract_trajectory(tree: &SpanTree<'_>, run: &RequestSpans) -> Tra
         &mut reader.defects,
     );
     observations::split_joined_results(tree, &mut reader.requested_calls);
-    reader.thoughts_are_no_answers();
+    reader.reclassify_thoughts();
     reader.remove_unrun_action();
     reader.finish()
 }
@@ -113,7 +113,7 @@ impl StepExtractor<'_, '_> {
         let input = |number: usize| &tree.nodes[run.calls[number]].facts.input;
         let this = input(number);
         if self.asked.is_none() {
-            self.asked = request::last_user(this).map(|at| (number, at));
+            self.asked = request::find_last_user_message(this).map(|at| (number, at));
         }
         let Some((first, at)) = self.asked else { return 0 };
         let asked = &input(first)[at];
@@ -123,7 +123,7 @@ impl StepExtractor<'_, '_> {
         if same(&at) {
             return at + 1;
         }
-        let place = (0..this.len()).rev().find(same).or_else(|| request::last_user(this));
+        let place = (0..this.len()).rev().find(same).or_else(|| request::find_last_user_message(this));
         place.map_or(0, |at| at + 1)
     }
 
@@ -146,7 +146,7 @@ impl StepExtractor<'_, '_> {
         if let [only] = fresh.as_slice()
             && tools::is_final_answer(&only.name)
         {
-            self.spoken = tools::given_answer(only.arguments.as_ref()).or(self.spoken.take());
+            self.spoken = tools::parse_answer_argument(only.arguments.as_ref()).or(self.spoken.take());
             self.spoken_exactly = true;
             self.spoken_thought = said;
             self.speakers.push(number);
@@ -155,9 +155,10 @@ impl StepExtractor<'_, '_> {
         if !fresh.is_empty() {
             let calls = fresh.iter().filter(|call| !tools::is_final_answer(&call.name));
             for (asked, call) in calls.enumerate() {
-                if asked == MAX_CALLS {
-                    let detail = format!("{} calls in one reply; the first {MAX_CALLS} are read", fresh.len());
-                    self.defect_at(number, DefectKind::TooManyCalls, &detail);
+                if asked == MAX_CALLS_PER_REPLY {
+                    let detail =
+                        format!("{} calls in one reply; the first {MAX_CALLS_PER_REPLY} are read", fresh.len());
+                    self.add_defect_at(number, DefectKind::TooManyCalls, &detail);
                     break;
                 }
                 let thought = match asked {
@@ -174,30 +175,30 @@ impl StepExtractor<'_, '_> {
                 self.speakers.push(number);
                 let is_last = number + 1 == self.run.calls.len();
                 if is_last && output.is_empty() && !node.span.is_error() {
-                    self.defect_at(
+                    self.add_defect_at(
                         number,
                         DefectKind::MissingReply,
                         "the reply of the last model call is not recorded",
                     );
                 }
             } else {
-                self.defect_at(number, DefectKind::ModelCallWithoutContent, "no messages recorded");
+                self.add_defect_at(number, DefectKind::ModelCallWithoutContent, "no messages recorded");
             }
             return;
         }
-        self.text_reply(number, &text, said);
+        self.read_unstructured_reply(number, &text, said);
     }
 
     /// Reads a reply without structured calls: code, ReAct text, or an answer.
-    fn text_reply(&mut self, number: usize, text: &str, said: Option<String>) {
-        if let Some((thought, code)) = react::code_block(text) {
+    fn read_unstructured_reply(&mut self, number: usize, text: &str, said: Option<String>) {
+        if let Some((thought, code)) = react::find_code_block(text) {
             let thought = Some(thought.to_owned()).filter(|thought| !thought.is_empty());
             self.code.push(CodeReply { call: number, thought, code: code.to_owned() });
             return;
         }
         let transcript = react::read_react_transcript(text);
         for (kind, detail) in &transcript.defects {
-            self.defect_at(number, (*kind).into(), detail);
+            self.add_defect_at(number, (*kind).into(), detail);
         }
         let mut steps = transcript.steps.into_iter();
         let Some(first) = steps.next() else {
@@ -213,7 +214,7 @@ impl StepExtractor<'_, '_> {
             match transcript.answer {
                 Some(answer) => self.spoken = Some(answer.into_owned()),
                 None if transcript.is_react => {
-                    self.defect_at(
+                    self.add_defect_at(
                         number,
                         DefectKind::MissingAction,
                         "a ReAct reply with neither an action nor an answer",
@@ -227,18 +228,18 @@ impl StepExtractor<'_, '_> {
         };
         let written = first.observation.is_some();
         let reply: Arc<str> = text.trim().into();
-        self.text_requested_call(number, first, &reply);
+        self.add_text_call(number, first, &reply);
         for (asked, step) in steps.by_ref().take_while(|step| step.parallel).enumerate() {
-            if asked + 1 == MAX_CALLS {
-                let detail = format!("more than {MAX_CALLS} calls in one reply; the first ones are read");
-                self.defect_at(number, DefectKind::TooManyCalls, &detail);
+            if asked + 1 == MAX_CALLS_PER_REPLY {
+                let detail = format!("more than {MAX_CALLS_PER_REPLY} calls in one reply; the first ones are read");
+                self.add_defect_at(number, DefectKind::TooManyCalls, &detail);
                 break;
             }
-            self.text_requested_call(number, step, &reply);
+            self.add_text_call(number, step, &reply);
         }
         if written {
             // The framework acts on the first action. What the model wrote behind it did not happen.
-            self.defect_at(
+            self.add_defect_at(
                 number,
                 DefectKind::SelfWrittenObservation,
                 "the reply goes on behind its action with an observation of its own",
@@ -248,7 +249,7 @@ impl StepExtractor<'_, '_> {
 
     /// Removes replies that were followed by a tool run, or asked for a tool, from the candidates for the answer:
     /// they were thoughts.
-    fn thoughts_are_no_answers(&mut self) {
+    fn reclassify_thoughts(&mut self) {
         let spoken = &self.spoken_replies;
         let mut thoughts: HashSet<usize> = self
             .requested_calls
@@ -260,7 +261,7 @@ impl StepExtractor<'_, '_> {
             .collect();
         let last = self.speakers.last().copied().filter(|last| spoken.contains_key(last) && !thoughts.contains(last));
         if let Some(last) = last.filter(|last| self.tree.nodes[self.run.calls[*last]].facts.asks_for_tools) {
-            self.defect_at(
+            self.add_defect_at(
                 last,
                 DefectKind::MissingToolName,
                 "the reply asks for tools, and its calls are not recorded",
@@ -288,7 +289,7 @@ impl StepExtractor<'_, '_> {
         }
         let number = self.run.calls.len() - 1;
         if let Some(reply) = remove_unrun_text_calls(&mut self.requested_calls) {
-            self.defect_at(number, DefectKind::ActionNeverRan, &reply);
+            self.add_defect_at(number, DefectKind::ActionNeverRan, &reply);
             (self.spoken, self.spoken_thought) = (Some(reply.as_ref().to_owned()), None);
             self.spoken_exactly = true;
             self.speakers.push(number);
@@ -306,11 +307,11 @@ impl StepExtractor<'_, '_> {
         let (arguments, raw, malformed) = read_arguments(call.arguments.as_ref());
         if call.name.is_empty() {
             // Without a tool there is no step.
-            self.defect_at(number, DefectKind::MissingToolName, raw.as_deref().unwrap_or_default());
+            self.add_defect_at(number, DefectKind::MissingToolName, raw.as_deref().unwrap_or_default());
             return;
         }
         if malformed {
-            self.defect_at(number, DefectKind::MalformedArguments, raw.as_deref().unwrap_or_default());
+            self.add_defect_at(number, DefectKind::MalformedArguments, raw.as_deref().unwrap_or_default());
         }
         if let Some(id) = call.id.as_deref() {
             self.ids.add(id, self.requested_calls.len());
@@ -329,7 +330,7 @@ impl StepExtractor<'_, '_> {
     }
 
     /// Adds a call that was written as ReAct text.
-    fn text_requested_call(&mut self, number: usize, step: TextStep<'_>, reply: &Arc<str>) {
+    fn add_text_call(&mut self, number: usize, step: TextStep<'_>, reply: &Arc<str>) {
         // `Action Input: null` means that there are no arguments.
         let input = if step.input.json == Some(Json::Null) { Default::default() } else { step.input };
         let thought = match step.parallel {
@@ -350,7 +351,7 @@ impl StepExtractor<'_, '_> {
     }
 
     /// Adds a defect that refers to the span of a model call.
-    fn defect_at(&mut self, number: usize, kind: DefectKind, detail: &str) {
+    fn add_defect_at(&mut self, number: usize, kind: DefectKind, detail: &str) {
         let node = &self.tree.nodes[self.run.calls[number]];
         self.defects.push(ExtractionDefect::new(kind, shorten_detail(detail), Some(node.span.span_id)));
     }
@@ -414,7 +415,7 @@ impl StepExtractor<'_, '_> {
             .speakers
             .last()
             .is_some_and(|speaker| last_requested_call.is_none_or(|requested_call| *speaker >= requested_call))
-            && !self.gave_up();
+            && !self.failed_without_answer();
         let spoken = self.spoken.as_deref().filter(|_| answered);
         let finished = tools::final_answer(self.tree, self.run);
         trajectory.final_answer = match finished {
@@ -431,7 +432,7 @@ impl StepExtractor<'_, '_> {
             Some(_) => self.code.last().and_then(|reply| reply.thought.clone()),
             None => self.spoken_thought.take().filter(|_| answered),
         };
-        filter_final_thought(trajectory);
+        drop_redundant_final_thought(trajectory);
         let speaker = if answered { self.speakers.last().copied() } else { None };
         for number in [speaker, code_answer].into_iter().flatten() {
             let ids = self.tree.nodes[self.run.calls[number]].span_ids().map(|id| id.to_string());
@@ -442,7 +443,7 @@ impl StepExtractor<'_, '_> {
     }
 
     /// Whether the agent ended in an error and recorded no answer. Then the last text of its model is not the answer.
-    fn gave_up(&self) -> bool {
+    fn failed_without_answer(&self) -> bool {
         self.run.frames.first().map(|at| &self.tree.nodes[*at]).is_some_and(|root| {
             let facts = &root.facts;
             let has_output = facts.answer.is_some() || !facts.output.is_empty() || facts.output_text.is_some();
@@ -463,7 +464,7 @@ impl StepExtractor<'_, '_> {
                 true => "the call failed",
                 false => "a reply that asks for no tool and is not the answer",
             };
-            silent.extend(outside_steps(self.tree, *at, why).into_iter().filter(|defect| {
+            silent.extend(report_calls_outside_steps(self.tree, *at, why).into_iter().filter(|defect| {
                 let span = defect.span_id.as_deref().unwrap_or_default();
                 !named.contains(span) && !answering.contains(span)
             }));
@@ -513,7 +514,7 @@ impl StepExtractor<'_, '_> {
                 is_denied: false,
                 parallel_with_previous: requested_call.parallel,
                 after_compaction: false,
-                agent: call.or(last.copied()).and_then(|node| self.agent_of(node)),
+                agent: call.or(last.copied()).and_then(|node| self.find_step_agent(node)),
                 span_ids: spans
                     .flat_map(|node| node.span_ids().take(MAX_STEP_SPANS))
                     .map(|id| id.to_string())
@@ -527,7 +528,7 @@ impl StepExtractor<'_, '_> {
     }
 
     /// The agent of a step: stated by its own span or by the nearest span around it, up to 64 levels up.
-    fn agent_of(&self, node: &SpanNode<'_>) -> Option<String> {
+    fn find_step_agent(&self, node: &SpanNode<'_>) -> Option<String> {
         let own = node.facts.agent.as_deref();
         let around = std::iter::successors(node.parent, |at| self.tree.nodes[*at].parent);
         let agent = own.or_else(|| around.take(64).find_map(|at| self.tree.nodes[at].facts.agent.as_deref()));
@@ -562,7 +563,7 @@ impl StepExtractor<'_, '_> {
             miss(DefectKind::RunFailed, failure);
         }
         if self.tree.budget.take_exceeded() {
-            miss(DefectKind::TooLarge, LEFT_OUT);
+            miss(DefectKind::TooLarge, LEFT_OUT_DETAIL);
         }
         if trajectory.final_answer.is_none() {
             miss(DefectKind::MissingAnswer, "there is no final answer");

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::bounded_json;
-use crate::dialect::{OfferedTools, ToolFacts};
+use crate::dialect::{OfferedTools, RecordedToolRun};
 use crate::message::{ArgumentsText, ChatMessage, MessageRole, result_text};
 use crate::raw_json::RawJson;
 use crate::trajectory::ToolDefinition;
@@ -38,11 +38,11 @@ pub(super) fn can_be_called(name: &str) -> bool {
 pub(super) fn final_answer(tree: &SpanTree<'_>, run: &RequestSpans) -> Option<String> {
     let finishing = |at: &&usize| tree.nodes[**at].facts.tool.name.as_deref().is_some_and(is_final_answer);
     let tool = &tree.nodes[*run.tools.iter().rev().find(finishing)?].facts.tool;
-    given_answer(tool.arguments.as_ref())
+    parse_answer_argument(tool.arguments.as_ref())
 }
 
 /// The answer among the arguments of a finishing call.
-pub(super) fn given_answer(arguments: Option<&ArgumentsText<'_>>) -> Option<String> {
+pub(super) fn parse_answer_argument(arguments: Option<&ArgumentsText<'_>>) -> Option<String> {
     let answer = match read_arguments(arguments).0? {
         Json::Object(mut object) => {
             let named = ["answer", "response", "result", "final_answer"].iter().find_map(|key| object.remove(*key));
@@ -81,13 +81,13 @@ impl ToolCache {
         let list = self.get_or_read(&ToolDefinitionSources::for_request(tree, run));
         // Tools may be known from their spans only. Where there is a list, a name that is not in it, has no description
         // and gave an error was invented by the model.
-        let made_up = |tool: &ToolFacts<'_>| {
+        let made_up = |tool: &RecordedToolRun<'_>| {
             !list.is_empty() && tool.is_error && tool.description.is_none() && tool.schema.is_none()
         };
         let ran = run.tools.iter().map(|at| &tree.nodes[*at].facts.tool);
         let ran = ran.filter(|tool| tool.name.as_deref().is_some_and(can_be_called) && !made_up(tool));
         let places: HashMap<&str, &ToolDefinition> = list.iter().map(|tool| (tool.name.as_str(), tool)).collect();
-        let adds = |tool: &&ToolFacts<'_>| {
+        let adds = |tool: &&RecordedToolRun<'_>| {
             let known = tool.name.as_deref().and_then(|name| places.get(name));
             known.is_none_or(|known| {
                 known.schema.is_none() && tool.schema.is_some()
@@ -95,7 +95,7 @@ impl ToolCache {
             })
         };
         // Usually nothing is added, and the shared list is returned without a copy.
-        let new: Vec<&ToolFacts<'_>> = ran.filter(adds).collect();
+        let new: Vec<&RecordedToolRun<'_>> = ran.filter(adds).collect();
         if new.is_empty() {
             return list;
         }
@@ -155,7 +155,7 @@ impl<'t> ToolDefinitionSources<'t> {
             if facts.offered_tools.is_empty() {
                 continue;
             }
-            let digest = digest_of(&facts.offered_tools);
+            let digest = digest_tool_lists(&facts.offered_tools);
             if digest != last {
                 offered.extend(&facts.offered_tools);
                 last = digest;
@@ -186,7 +186,7 @@ impl<'t> ToolDefinitionSources<'t> {
         for source in &self.offered {
             list.read(source);
         }
-        for tool in self.prompt.as_deref().map(in_prompt).unwrap_or_default() {
+        for tool in self.prompt.as_deref().map(parse_tools_in_prompt).unwrap_or_default() {
             list.add(tool);
         }
         list.tools
@@ -194,7 +194,7 @@ impl<'t> ToolDefinitionSources<'t> {
 }
 
 /// Compares the lists of two calls without parsing them.
-fn digest_of(sources: &[OfferedTools<'_>]) -> u64 {
+fn digest_tool_lists(sources: &[OfferedTools<'_>]) -> u64 {
     let mut hasher = Xxh3::new();
     sources.iter().for_each(|source| source.hash_into(&mut hasher));
     hasher.digest()
@@ -318,7 +318,7 @@ impl ToolList {
 }
 
 /// Tools that a prompt lists as text, in the formats of LlamaIndex, CrewAI, LangChain and smolagents.
-fn in_prompt(prompt: &str) -> Vec<ToolDefinition> {
+fn parse_tools_in_prompt(prompt: &str) -> Vec<ToolDefinition> {
     let mut tools: Vec<ToolDefinition> = Vec::new();
     // A description may continue on further lines.
     let mut describing = false;
@@ -336,7 +336,7 @@ fn in_prompt(prompt: &str) -> Vec<ToolDefinition> {
         } else if let Some(arguments) = bare.strip_prefix("Tool Args:").or_else(|| bare.strip_prefix("Tool Arguments:"))
         {
             if let Some(tool) = tools.last_mut() {
-                tool.schema = schema_in_text(arguments);
+                tool.schema = parse_printed_schema(arguments);
             }
             describing = false;
         } else if describing {
@@ -347,7 +347,7 @@ fn in_prompt(prompt: &str) -> Vec<ToolDefinition> {
                 description.push_str(line);
             }
         } else {
-            tools.extend(in_line(line));
+            tools.extend(parse_tool_line(line));
         }
     }
     tools.retain(|tool| !is_final_answer(&tool.name));
@@ -355,7 +355,7 @@ fn in_prompt(prompt: &str) -> Vec<ToolDefinition> {
 }
 
 /// CrewAI prints the schema as a Python dictionary.
-fn schema_in_text(text: &str) -> Option<RawJson> {
+fn parse_printed_schema(text: &str) -> Option<RawJson> {
     let text = text.trim();
     let strict = RawJson::parse_object(text);
     strict.or_else(|| {
@@ -364,7 +364,7 @@ fn schema_in_text(text: &str) -> Option<RawJson> {
 }
 
 /// A tool that is described on one line of a prompt.
-fn in_line(line: &str) -> Option<ToolDefinition> {
+fn parse_tool_line(line: &str) -> Option<ToolDefinition> {
     // smolagents: def list_issues(repo: string) -> string:
     if let Some((name, _)) = line.strip_prefix("def ").and_then(|rest| rest.split_once('(')) {
         return is_identifier(name).then(|| ToolDefinition { name: name.to_owned(), ..ToolDefinition::default() });
@@ -406,7 +406,7 @@ mod tests {
         let json: Vec<String> = (0..MAX_TOOLS + 9).map(|n| format!(r#"{{"name":"t{n}"}}"#)).collect();
         assert_eq!(parse_tool_definitions(&format!("[{}]", json.join(","))).len(), MAX_TOOLS);
         let prompt: Vec<String> = (0..3 * MAX_TOOLS).map(|n| format!("def t{n}(x)")).collect();
-        assert!(in_prompt(&prompt.join("\n")).len() <= MAX_TOOLS + 1);
+        assert!(parse_tools_in_prompt(&prompt.join("\n")).len() <= MAX_TOOLS + 1);
     }
 
     #[test]

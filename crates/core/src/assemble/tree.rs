@@ -58,7 +58,7 @@ impl<'s> SpanTree<'s> {
             let facts = &nodes[at].facts;
             if let Some(parent) = nodes[at].parent
                 && facts.kind == OperationKind::Model
-                && ContentLevel::of_call(facts) >= ContentLevel::Texts
+                && ContentLevel::from_call(facts) >= ContentLevel::Texts
             {
                 nodes[parent].inner_calls += 1;
             }
@@ -75,7 +75,7 @@ impl<'s> SpanTree<'s> {
         for node in self.nodes.iter_mut().filter(|node| node.facts.kind == OperationKind::Model) {
             let charged = message_overhead(&node.facts);
             node.facts.read_free_text();
-            self.budget.keep_messages(&mut node.facts, charged);
+            self.budget.limit_messages(&mut node.facts, charged);
         }
     }
 
@@ -91,7 +91,7 @@ impl<'s> SpanTree<'s> {
             };
             // An outer span with several calls inside is a loop, not one call.
             let (around, inside) =
-                (ContentLevel::of_call(&self.nodes[outer].facts), ContentLevel::of_call(&self.nodes[at].facts));
+                (ContentLevel::from_call(&self.nodes[outer].facts), ContentLevel::from_call(&self.nodes[at].facts));
             if self.nodes[outer].inner_calls > 1 && inside >= ContentLevel::Texts {
                 self.nodes[outer].facts.kind = OperationKind::Agent;
                 continue;
@@ -202,7 +202,7 @@ enum ContentLevel {
 }
 
 impl ContentLevel {
-    fn of_call(facts: &NormalizedSpan<'_>) -> ContentLevel {
+    fn from_call(facts: &NormalizedSpan<'_>) -> ContentLevel {
         if facts.has_content() {
             return ContentLevel::Messages;
         }
@@ -218,7 +218,7 @@ impl<'s> SpanNode<'s> {
     /// Reads the span with its dialects. Messages over the budget are dropped here, before they pile up.
     fn new(span: &'s Span<'s>, budget: &AssemblyBudget) -> Self {
         let mut facts = dialect::normalize_span(span);
-        budget.keep_messages(&mut facts, 0);
+        budget.limit_messages(&mut facts, 0);
         SpanNode {
             span,
             facts,

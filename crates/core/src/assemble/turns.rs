@@ -20,7 +20,7 @@ const MAX_PROMPT_SPANS: usize = 4;
 
 /// Whether this is a message in which the user really speaks.
 pub(super) fn is_user_turn(message: &ChatMessage<'_>) -> bool {
-    request::last_user(std::slice::from_ref(message)).is_some()
+    request::find_last_user_message(std::slice::from_ref(message)).is_some()
 }
 
 /// The latest turns of a conversation, shared by the turns behind them.
@@ -80,7 +80,7 @@ impl SystemPromptBuilder {
         budget: &AssemblyBudget,
         defects: &mut Vec<ExtractionDefect>,
     ) -> Option<Arc<str>> {
-        if std::mem::take(&mut self.is_stale) && (self.built.is_none() || budget.may_copy_turn(self.text.len())) {
+        if std::mem::take(&mut self.is_stale) && (self.built.is_none() || budget.try_charge_turn(self.text.len())) {
             self.built = Some(self.text.as_str().into());
         }
         if self.is_cut {

@@ -209,13 +209,15 @@ fn read_message_events<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
                     facts.offered_tools.push(read_offered_tools(value));
                 }
             }
-            "content.prompt" => input.extend(event_text(event, "gen_ai.prompt", MessageRole::User)),
-            "content.completion" => output.extend(event_text(event, "gen_ai.completion", MessageRole::Assistant)),
-            "choice" => output.extend(event_message(event, MessageRole::Assistant)),
-            "assistant.message" => input.extend(event_message(event, MessageRole::Assistant)),
-            "user.message" => input.extend(event_message(event, MessageRole::User)),
-            "system.message" => input.extend(event_message(event, MessageRole::System)),
-            "tool.message" => input.extend(event_message(event, MessageRole::Tool)),
+            "content.prompt" => input.extend(parse_event_messages(event, "gen_ai.prompt", MessageRole::User)),
+            "content.completion" => {
+                output.extend(parse_event_messages(event, "gen_ai.completion", MessageRole::Assistant))
+            }
+            "choice" => output.extend(parse_event_message(event, MessageRole::Assistant)),
+            "assistant.message" => input.extend(parse_event_message(event, MessageRole::Assistant)),
+            "user.message" => input.extend(parse_event_message(event, MessageRole::User)),
+            "system.message" => input.extend(parse_event_message(event, MessageRole::System)),
+            "tool.message" => input.extend(parse_event_message(event, MessageRole::Tool)),
             _ => {}
         }
     }
@@ -225,12 +227,12 @@ fn read_message_events<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
 }
 
 /// Messages of the events that OpenLLMetry's early versions wrote: one event per list, as JSON text.
-fn event_text<'s>(event: &'s SpanEvent<'_>, key: &str, role: MessageRole) -> Vec<ChatMessage<'s>> {
+fn parse_event_messages<'s>(event: &'s SpanEvent<'_>, key: &str, role: MessageRole) -> Vec<ChatMessage<'s>> {
     event.attributes.get(key).map(|value| parse_genai_messages(value, role)).unwrap_or_default()
 }
 
 /// A message in an event: from its body (log record) or its attributes (span event).
-fn event_message(event: &SpanEvent<'_>, role: MessageRole) -> Option<ChatMessage<'static>> {
+fn parse_event_message(event: &SpanEvent<'_>, role: MessageRole) -> Option<ChatMessage<'static>> {
     let mut object = match &event.body {
         Some(body) => match body.to_json() {
             Json::Object(object) => object,

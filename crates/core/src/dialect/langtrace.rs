@@ -85,7 +85,7 @@ pub(super) fn read_task_messages(text: &str) -> Vec<ChatMessage<'static>> {
     let mut messages = Vec::new();
     while let Some(&byte) = text.as_bytes().get(at) {
         match byte {
-            _ if !quotes.is_code(byte) => {}
+            _ if !quotes.next_is_code(byte) => {}
             b'(' | b'[' | b'{' => depth += 1,
             b')' | b']' | b'}' => depth = depth.saturating_sub(1),
             b',' if depth == FIELD_DEPTH && text[at..].starts_with(FIELD) => {

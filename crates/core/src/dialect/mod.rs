@@ -54,7 +54,7 @@ pub struct NormalizedSpan<'s> {
     /// Input and output as one text, not interpreted: `input.value` and the like.
     pub input_text: Option<Cow<'s, str>>,
     pub output_text: Option<Cow<'s, str>>,
-    pub tool: ToolFacts<'s>,
+    pub tool: RecordedToolRun<'s>,
     /// Tool definitions as recorded. Every call has the same ones, so they are parsed once per trajectory.
     pub offered_tools: Vec<OfferedTools<'s>>,
     pub model: Option<Cow<'s, str>>,
@@ -85,7 +85,7 @@ pub struct NormalizedSpan<'s> {
 
 /// What the span of a tool says about its run.
 #[derive(Clone, Debug, Default)]
-pub struct ToolFacts<'s> {
+pub struct RecordedToolRun<'s> {
     pub name: Option<Cow<'s, str>>,
     /// No attribute states the name: it is that of the span.
     pub is_named_by_span: bool,

@@ -31,7 +31,7 @@ pub(super) fn read_openinference_span<'s>(span: &'s Span<'_>, facts: &mut Normal
             } else if let Some(rest) = rest.strip_prefix("output_messages") {
                 output.add_attribute(rest, value);
             } else {
-                read_llm(rest, value, facts, &mut input, &mut output);
+                read_llm_attribute(rest, value, facts, &mut input, &mut output);
             }
             continue;
         }
@@ -75,9 +75,9 @@ pub(super) fn read_openinference_span<'s>(span: &'s Span<'_>, facts: &mut Normal
                 fill_if_empty(&mut facts.output_text, text_or_json(value));
             }
             "tool_call.function.arguments" => fill_if_empty(&mut facts.tool.arguments, read_argument_attribute(value)),
-            "metadata" => fill_if_empty(&mut facts.session, thread_of(value)),
+            "metadata" => fill_if_empty(&mut facts.session, read_thread_id(value)),
             // CrewAI records the tasks of a crew. The description of the first one is the request.
-            "crew_tasks" => fill_if_empty(&mut facts.query, first_description(value)),
+            "crew_tasks" => fill_if_empty(&mut facts.query, read_first_task_description(value)),
             _ => {}
         }
     }
@@ -98,7 +98,7 @@ pub(super) fn read_openinference_span<'s>(span: &'s Span<'_>, facts: &mut Normal
     match facts.kind {
         OperationKind::Tool => {
             if facts.tool.name.is_none() {
-                facts.tool.name = name_of(span).map(Cow::Borrowed);
+                facts.tool.name = function_name_from_span(span).map(Cow::Borrowed);
                 facts.tool.is_named_by_span = true;
             }
             read_tool(parameters, facts);
@@ -108,8 +108,8 @@ pub(super) fn read_openinference_span<'s>(span: &'s Span<'_>, facts: &mut Normal
             if let Some(Cow::Borrowed(text)) = facts.output_text {
                 add_automatic_calls(text, facts);
                 fill_if_empty(&mut facts.response_id, response_id(text).map(Cow::Borrowed));
-                facts.add_output(invalid_calls(text));
-                facts.add_output(streamed_calls(text, &facts.output));
+                facts.add_output(read_invalid_calls(text));
+                facts.add_output(read_streamed_calls(text, &facts.output));
             }
         }
         _ => {}
@@ -164,14 +164,14 @@ fn add_automatic_calls(response: &str, facts: &mut NormalizedSpan<'_>) {
 }
 
 /// The name of the function, from a span name such as `get_balance.__call__`, for tool spans without `tool.name`.
-fn name_of<'s>(span: &'s Span<'_>) -> Option<&'s str> {
+fn function_name_from_span<'s>(span: &'s Span<'_>) -> Option<&'s str> {
     let name = span.name.split('.').next()?;
     let is_identifier = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-');
     is_identifier.then_some(name)
 }
 
 /// Reads one attribute below `llm.` that is not a message.
-fn read_llm<'s>(
+fn read_llm_attribute<'s>(
     key: &'s str,
     value: &'s AttributeValue<'_>,
     facts: &mut NormalizedSpan<'s>,
@@ -230,7 +230,7 @@ fn response_id(text: &str) -> Option<&str> {
 }
 
 /// Calls whose arguments were not JSON. LangChain drops them from the message and keeps them in the raw output.
-fn invalid_calls(text: &str) -> Vec<ChatMessage<'static>> {
+fn read_invalid_calls(text: &str) -> Vec<ChatMessage<'static>> {
     if !text.contains("\"invalid_tool_calls\": [{") {
         return Vec::new();
     }
@@ -238,7 +238,7 @@ fn invalid_calls(text: &str) -> Vec<ChatMessage<'static>> {
 }
 
 /// Calls that only the recorded response of Gemini's SDK has, if its reply was streamed.
-fn streamed_calls(text: &str, output: &[ChatMessage<'_>]) -> Vec<ChatMessage<'static>> {
+fn read_streamed_calls(text: &str, output: &[ChatMessage<'_>]) -> Vec<ChatMessage<'static>> {
     if output.iter().any(ChatMessage::has_tool_calls)
         || !text.starts_with("{\"candidates\"")
         || !text.contains("\"function_call\"")
@@ -251,14 +251,14 @@ fn streamed_calls(text: &str, output: &[ChatMessage<'_>]) -> Vec<ChatMessage<'st
 }
 
 /// LangGraph's thread id, which it puts into `metadata`.
-fn thread_of<'s>(value: &'s AttributeValue<'_>) -> Option<Cow<'s, str>> {
+fn read_thread_id<'s>(value: &'s AttributeValue<'_>) -> Option<Cow<'s, str>> {
     let metadata = value.as_str().filter(|text| text.contains("thread_id"))?;
     let metadata = bounded_json::parse_bounded_json(metadata)?;
     metadata.get("thread_id")?.as_str().map(|id| Cow::Owned(id.to_owned()))
 }
 
 /// The description of CrewAI's first task.
-fn first_description<'s>(value: &'s AttributeValue<'_>) -> Option<Cow<'s, str>> {
+fn read_first_task_description<'s>(value: &'s AttributeValue<'_>) -> Option<Cow<'s, str>> {
     let description = read_json_attribute(value)?.get(0)?.get("description")?.as_str()?.to_owned();
     Some(Cow::Owned(description))
 }
@@ -371,7 +371,7 @@ fn build_openinference_message<'s>(
     message.parts.extend(content.map(MessagePart::Text));
     parts.sort_by_key(|(index, _, _)| *index);
     for fields in parts.chunk_by(|a, b| a.0 == b.0) {
-        content_part(fields, plain, &mut message, &mut calls);
+        add_content_part(fields, plain, &mut message, &mut calls);
     }
     calls.sort_by_key(|(index, _, _)| *index);
     let mut known = KnownCalls::default();
@@ -427,7 +427,7 @@ impl<'s> KnownCalls<'s> {
 }
 
 /// One entry of `message.contents`. Its text is skipped if `message.content` has the text already.
-fn content_part<'s>(
+fn add_content_part<'s>(
     fields: &[(usize, &'s str, &'s AttributeValue<'s>)],
     plain: bool,
     message: &mut ChatMessage<'s>,

@@ -224,7 +224,7 @@ fn read_unquoted<'s>(value: &'s AttributeValue<'_>) -> Option<Cow<'s, str>> {
 /// The messages of a request: a list, or what was sent to the provider.
 fn read_request(value: &AttributeValue<'_>) -> Vec<ChatMessage<'static>> {
     let mut json = read_json_attribute(value).unwrap_or_default();
-    name_result_roles(&mut json);
+    assign_result_roles(&mut json);
     let body = json.get("body").filter(|body| body.get("messages").is_some()).cloned();
     let mut messages = messages_from_json(body.unwrap_or(json));
     // Langfuse lists the tools on offer behind the messages.
@@ -236,7 +236,7 @@ fn read_request(value: &AttributeValue<'_>) -> Vec<ChatMessage<'static>> {
 
 /// Gives results the role of a tool and the id of their call. Langfuse's handler for LangChain in JavaScript writes the name
 /// of the tool as the role, and no id.
-fn name_result_roles(request: &mut Json) {
+fn assign_result_roles(request: &mut Json) {
     let messages = match request {
         Json::Object(request) => request.get_mut("messages").and_then(Json::as_array_mut),
         Json::Array(messages) => Some(messages),

@@ -102,7 +102,7 @@ fn skip_to_close(text: &str) -> Option<&str> {
     let (mut depth, mut quotes) = (1usize, QuoteTracker::default());
     for (at, byte) in text.bytes().enumerate() {
         match byte {
-            _ if !quotes.is_code(byte) => {}
+            _ if !quotes.next_is_code(byte) => {}
             b'(' | b'[' | b'{' => depth += 1,
             b')' | b']' | b'}' => {
                 depth -= 1;

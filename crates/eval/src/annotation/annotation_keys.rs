@@ -36,7 +36,7 @@ pub struct TrajectoryAnnotationKeys {
 }
 
 /// Prefix of all identifiers, by which annotations of Gradus are recognised.
-pub const IDENTIFIER: &str = "gradus";
+pub const IDENTIFIER_PREFIX: &str = "gradus";
 
 impl AnnotationKeyAllocator {
     /// `trajectory_target` decides whether verdicts on whole trajectories go to the root span or to the trace.
@@ -70,8 +70,8 @@ impl AnnotationKeyAllocator {
         let taken = self.taken.entry(gradus_core::stable_digest(key.as_bytes()) as u64).or_default();
         *taken += 1;
         let identifier = match *taken {
-            1 => IDENTIFIER.to_owned(),
-            number => format!("{IDENTIFIER}:{number}"),
+            1 => IDENTIFIER_PREFIX.to_owned(),
+            number => format!("{IDENTIFIER_PREFIX}:{number}"),
         };
         AnnotationKey { target, identifier }
     }

@@ -3,11 +3,11 @@
 
 mod annotation_keys;
 
-pub use annotation_keys::{AnnotationKey, AnnotationKeyAllocator, IDENTIFIER};
+pub use annotation_keys::{AnnotationKey, AnnotationKeyAllocator, IDENTIFIER_PREFIX};
 
 use std::collections::BTreeMap;
 
-use crate::evaluator::{OFFLINE, QUERY_TO_THOUGHT, RULES, SEQUENCE_OPTIMALITY, THOUGHT_TO_TOOL};
+use crate::evaluator::{OFFLINE_JUDGE, QUERY_TO_THOUGHT, RULES_JUDGE, SEQUENCE_OPTIMALITY, THOUGHT_TO_TOOL};
 use crate::outcome::{OutcomeKind, OutcomeLine};
 use crate::run::{EvaluatorRecord, RunManifest};
 use gradus_core::trajectory::Trajectory;
@@ -153,14 +153,14 @@ pub enum AnnotationNameError {
 
 /// Refuses names that Phoenix does not accept, and names that two evaluators share. Phoenix identifies an annotation by
 /// name, target and identifier, so with a shared name one verdict would overwrite the other.
-pub fn check_names(
+pub fn check_annotation_names(
     evaluators: &[EvaluatorRecord],
     names: &BTreeMap<String, String>,
 ) -> Result<(), AnnotationNameError> {
     let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
     for evaluator in evaluators {
-        let name = name_of(evaluator, names);
-        if name.trim().is_empty() || name == RESERVED {
+        let name = find_annotation_name(evaluator, names);
+        if name.trim().is_empty() || name == RESERVED_ANNOTATION_NAME {
             return Err(AnnotationNameError::Unusable { evaluator: evaluator.name.clone(), name: name.to_owned() });
         }
         if let Some(other) = owners.insert(name, &evaluator.name) {
@@ -175,16 +175,16 @@ pub fn check_names(
 }
 
 /// Returns the configured name, else the one from the rubric.
-fn name_of<'a>(evaluator: &'a EvaluatorRecord, names: &'a BTreeMap<String, String>) -> &'a str {
+fn find_annotation_name<'a>(evaluator: &'a EvaluatorRecord, names: &'a BTreeMap<String, String>) -> &'a str {
     names.get(&evaluator.name).map_or(&evaluator.phoenix_name, String::as_str)
 }
 
 /// The annotation name that Phoenix reserves for notes of people.
-const RESERVED: &str = "note";
+const RESERVED_ANNOTATION_NAME: &str = "note";
 
 /// Makes the annotation of one outcome. Phoenix, OTLP and the server all use it, so they show the same.
 pub fn annotate_outcome(name: &str, outcome: &OutcomeLine, place: &AnnotationKey) -> OutcomeAnnotation {
-    let is_code = matches!(&*outcome.judge, OFFLINE | RULES);
+    let is_code = matches!(&*outcome.judge, OFFLINE_JUDGE | RULES_JUDGE);
     let kind = serde_json::to_value(outcome.outcome).unwrap_or_default();
     let mut metadata = Map::new();
     metadata.insert("evaluator".to_owned(), outcome.evaluator.to_string().into());
@@ -233,7 +233,7 @@ impl OutcomeReference {
 pub struct AnnotationBuilder {
     evaluators: Vec<EvaluatorRecord>,
     settings: AnnotationSettings,
-    places: AnnotationKeyAllocator,
+    key_allocator: AnnotationKeyAllocator,
 }
 
 impl AnnotationBuilder {
@@ -241,7 +241,7 @@ impl AnnotationBuilder {
         AnnotationBuilder {
             evaluators: record.evaluators.clone(),
             settings: settings.clone(),
-            places: AnnotationKeyAllocator::new(settings.trajectory_target),
+            key_allocator: AnnotationKeyAllocator::new(settings.trajectory_target),
         }
     }
 
@@ -252,14 +252,14 @@ impl AnnotationBuilder {
         trajectory: &Trajectory,
         outcomes: &[OutcomeLine],
     ) -> Vec<Result<OutcomeAnnotation, UnplacedOutcome>> {
-        let placed = self.places.assign_keys(trajectory);
+        let placed = self.key_allocator.assign_keys(trajectory);
         let included = outcomes.iter().filter(|outcome| self.settings.includes(outcome.outcome));
         let made = included.map(|outcome| {
             let unplaced = |reason| UnplacedOutcome { subject: OutcomeReference::from_outcome(outcome), reason };
             let evaluator = self.evaluators.iter().find(|known| *known.name == *outcome.evaluator);
             let evaluator = evaluator.ok_or_else(|| unplaced(UNKNOWN_EVALUATOR))?;
             let place = placed.find_key(outcome.step_index).ok_or_else(|| unplaced(NO_SPAN))?;
-            Ok(annotate_outcome(name_of(evaluator, &self.settings.names), outcome, place))
+            Ok(annotate_outcome(find_annotation_name(evaluator, &self.settings.names), outcome, place))
         });
         made.collect()
     }
@@ -432,10 +432,10 @@ mod tests {
             .annotate_trajectory(&trajectory("t", &[]), &[outcome("gone", None, OutcomeKind::Scored)])
             .remove(0);
         assert_eq!(found.expect_err("nobody knows it").reason, UNKNOWN_EVALUATOR);
-        assert!(check_names(&record().evaluators, &settings.names).is_ok());
+        assert!(check_annotation_names(&record().evaluators, &settings.names).is_ok());
         for (name, wrong) in [("path", "tool Eval"), ("path", "note"), ("tool", " ")] {
             let names = BTreeMap::from([(name.to_owned(), wrong.to_owned())]);
-            assert!(check_names(&record().evaluators, &names).is_err(), "{wrong}");
+            assert!(check_annotation_names(&record().evaluators, &names).is_err(), "{wrong}");
         }
     }
 }

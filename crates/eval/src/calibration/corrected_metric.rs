@@ -80,7 +80,7 @@ pub fn apply_calibrations(
     now: jiff::Timestamp,
 ) -> Result<Vec<RefusedCalibration>, RunFileError> {
     let mut refused = Vec::new();
-    for correction in correct_run(reader, file, now, |_| true)? {
+    for correction in correct_evaluators(reader, file, now, |_| true)? {
         let evaluator = &reader.record.evaluators[correction.evaluator].name;
         let metric = summary.metrics.iter_mut().find(|metric| metric.name == *evaluator);
         if let Some(metric) = metric.filter(|metric| metric.denominator > 0) {
@@ -93,7 +93,7 @@ pub fn apply_calibrations(
 }
 
 /// Corrects each evaluator that the file is about, on the trajectories that `is_selected` accepts by their id.
-pub(super) fn correct_run(
+pub(super) fn correct_evaluators(
     reader: &mut RunReader,
     file: &CalibrationFile,
     now: jiff::Timestamp,
@@ -134,7 +134,7 @@ pub(super) fn correct_run(
 }
 
 /// Returns an uncorrected result with this reason for each evaluator that a model answers.
-pub(super) fn refuse_run(
+pub(super) fn refuse_corrections(
     reader: &mut RunReader,
     reason: &str,
     is_selected: impl Fn(&str) -> bool,

@@ -24,7 +24,8 @@ pub use corrected_metric::{JudgedPopulation, RefusedCalibration, apply_calibrati
 pub use label_draw::{CasePopulation, JudgedCase, LabelDraw, LabelDrawError, PopulationDigest};
 pub use label_merge::{CaseLabel, LabelMergeError, MergedLabels, merge_labels};
 pub use run_calibration::{
-    DimensionCalibration, RunCalibration, apply_run_calibration, judged_at, read_run_calibration, store_run_calibration,
+    DimensionCalibration, RunCalibration, apply_run_calibration, judging_time, read_run_calibration,
+    store_run_calibration,
 };
 pub use sample_calibration::ReviewedSample;
 pub use verdict_strata::VoteSplit;

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::calibration_file::{CalibrationFile, CalibrationFileError};
-use super::corrected_metric::{EvaluatorCorrection, apply_calibrations, correct_run, refuse_run};
+use super::corrected_metric::{EvaluatorCorrection, apply_calibrations, correct_evaluators, refuse_corrections};
 use crate::report::{EvaluationSummary, MetricCalibration, RunReader};
 use crate::run::{RunFileError, RunFolder, RunManifest};
 
@@ -78,10 +78,10 @@ impl RunCalibration {
     ) -> Result<Vec<DimensionCalibration>, RunFileError> {
         let corrections = match self {
             RunCalibration::Known(file) => {
-                let now = judged_at(&reader.record);
-                correct_run(reader, file, now, is_selected)?
+                let now = judging_time(&reader.record);
+                correct_evaluators(reader, file, now, is_selected)?
             }
-            RunCalibration::Unreadable { reason } => refuse_run(reader, reason, is_selected)?,
+            RunCalibration::Unreadable { reason } => refuse_corrections(reader, reason, is_selected)?,
         };
         let describe = |correction: EvaluatorCorrection| {
             let dimension = reader.record.evaluators[correction.evaluator].name.clone();
@@ -96,7 +96,7 @@ pub fn apply_run_calibration(summary: &mut EvaluationSummary, reader: &mut RunRe
     match RunCalibration::load(reader) {
         None => Ok(()),
         Some(RunCalibration::Known(file)) => {
-            let now = judged_at(&reader.record);
+            let now = judging_time(&reader.record);
             apply_calibrations(summary, reader, &file, now)?;
             Ok(())
         }
@@ -110,7 +110,7 @@ pub fn apply_run_calibration(summary: &mut EvaluationSummary, reader: &mut RunRe
 }
 
 /// Returns the time when the run was judged: a calibration that was valid then stays valid for its verdicts.
-pub fn judged_at(manifest: &RunManifest) -> jiff::Timestamp {
+pub fn judging_time(manifest: &RunManifest) -> jiff::Timestamp {
     let ended = manifest.ended.as_deref().unwrap_or(&manifest.started);
     ended.parse().unwrap_or_else(|_| jiff::Timestamp::now())
 }

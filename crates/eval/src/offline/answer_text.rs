@@ -4,8 +4,8 @@ use gradus_core::trajectory::{DefectKind, Trajectory};
 
 use super::OfflineJudge;
 use super::excerpt::{quote_excerpt, take_prefix, take_suffix};
-use super::identifiers::{IdentifierShape, shape_of};
-use super::vocabulary::{OWNS_UP, contains_phrase};
+use super::identifiers::{IdentifierShape, classify_identifier};
+use super::vocabulary::{ADMISSION_PHRASES, contains_phrase};
 
 /// Maximum number of values in a remark.
 const MAX_VALUES: usize = 5;
@@ -14,7 +14,7 @@ const MAX_VALUES: usize = 5;
 const MAX_OPENING_BYTES: usize = 600;
 
 /// Statements of the agent that it could not do what it was asked to, in lower case.
-const GIVES_UP: &str = "\
+const GIVE_UP_PHRASES: &str = "\
      i cannot | i can't | i can not | i could not | i couldn't | i was unable | i am unable | i'm unable |\
      i was not able | i wasn't able | i am not able | i'm not able | i failed to | i did not manage |\
      i don't have access | i do not have access | i have no access | i have no tool | i don't have a tool |\
@@ -24,7 +24,7 @@ const GIVES_UP: &str = "\
     抱歉|无法|未能|對不起|できません|申し訳|죄송|konnte nicht|leider|désolé|pas pu|lo siento|no pude|no se pudo|\
     не удалось|извините|não foi possível|desculpe|mi dispiace";
 /// Phrases that are no failure: that nothing was found can be the answer.
-const FINDS_NOTHING: &str = "find any|see any|found any|find other|see other|find a reason|see why";
+const NOTHING_FOUND_PHRASES: &str = "find any|see any|found any|find other|see other|find a reason|see why";
 
 /// Whether the answer ends with a question to the user.
 pub(super) fn asks_user(answer: &str) -> bool {
@@ -49,7 +49,7 @@ pub(super) fn asks_user(answer: &str) -> bool {
 }
 
 /// Returns the last sentence as a quotation.
-pub(super) fn last_sentence(answer: &str) -> String {
+pub(super) fn quote_last_sentence(answer: &str) -> String {
     let end = take_suffix(answer.trim_end(), 400);
     let body = end.trim_end_matches(['?', '.', '!']);
     let start = body.rfind(['.', '!', '?', '\n']).map_or(0, |at| at + 1);
@@ -57,19 +57,19 @@ pub(super) fn last_sentence(answer: &str) -> String {
 }
 
 /// Returns the phrase by which the answer admits that something was not done.
-pub(super) fn admits_failure(answer: &str) -> Option<&'static str> {
+pub(super) fn find_failure_admission(answer: &str) -> Option<&'static str> {
     let looked_at = format!("{} {}", take_prefix(answer, 3_000), take_suffix(answer, 1_000)).to_lowercase();
-    OWNS_UP.split('|').find(|phrase| looked_at.contains(phrase))
+    ADMISSION_PHRASES.split('|').find(|phrase| looked_at.contains(phrase))
 }
 
 /// Returns the statement by which an answer says that the request itself could not be done. Only the beginning of the
 /// answer counts; later sentences may mention other things that do not work.
-pub(super) fn gives_up(answer: &str) -> Option<&str> {
+pub(super) fn find_give_up_statement(answer: &str) -> Option<&str> {
     let opening = take_prefix(answer.trim_start(), MAX_OPENING_BYTES);
     let sentences = opening.split(['.', '!', '\n']).map(str::trim).filter(|sentence| !sentence.is_empty());
     sentences.take(3).find(|sentence| {
         let text = format!(" {} ", sentence.to_lowercase().replace('’', "'"));
-        contains_phrase(&text, GIVES_UP) && !contains_phrase(&text, FINDS_NOTHING)
+        contains_phrase(&text, GIVE_UP_PHRASES) && !contains_phrase(&text, NOTHING_FOUND_PHRASES)
     })
 }
 
@@ -93,7 +93,7 @@ pub(super) fn is_exception(answer: &str) -> bool {
 }
 
 /// Returns addresses, identifiers and long numbers of the answer that occur in no earlier text.
-pub(super) fn unsupported_values(offline: &OfflineJudge<'_>, answer: &str) -> Vec<String> {
+pub(super) fn find_unsupported_values(offline: &OfflineJudge<'_>, answer: &str) -> Vec<String> {
     let index = offline.evidence();
     if index.is_cut {
         return Vec::new();
@@ -104,7 +104,7 @@ pub(super) fn unsupported_values(offline: &OfflineJudge<'_>, answer: &str) -> Ve
     }) {
         let word = word.trim_matches(|letter: char| !letter.is_alphanumeric());
         let digits = word.bytes().filter(u8::is_ascii_digit).count();
-        let is_value = match shape_of(word) {
+        let is_value = match classify_identifier(word) {
             Some(IdentifierShape::Email | IdentifierShape::Url) => true,
             Some(IdentifierShape::Code) => digits >= 3,
             Some(IdentifierShape::Number) => digits >= 4,
@@ -136,7 +136,7 @@ mod tests {
         for answer in
             ["I am sorry, I cannot do that.", "Unfortunately, I was unable to open the file.", "抱歉，我做不到。"]
         {
-            assert!(gives_up(answer).is_some(), "{answer}");
+            assert!(find_give_up_statement(answer).is_some(), "{answer}");
         }
         for answer in [
             "Yes, in a.go. We avoid reading files that didn't change.",
@@ -144,7 +144,7 @@ mod tests {
             "I couldn't find any other use of it.",
             "Done. It no longer fails.",
         ] {
-            assert_eq!(gives_up(answer), None, "{answer}");
+            assert_eq!(find_give_up_statement(answer), None, "{answer}");
         }
     }
 

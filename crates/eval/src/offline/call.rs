@@ -5,7 +5,7 @@ use gradus_core::trajectory::TrajectoryStep;
 use super::excerpt::{quote_excerpt, quote_name};
 use super::failure::ToolFailureKind;
 use super::rule_catalog::{CALL_MALFORMED, CALL_REJECTED, CALL_SCHEMA, CALL_UNKNOWN_TOOL, CALL_VALID};
-use super::schema::{ProblemKind, SchemaViolation, check_arguments};
+use super::schema::{SchemaViolation, ViolationKind, check_arguments};
 use super::{OfflineJudge, OfflineVerdict};
 
 /// Whether the called tool existed.
@@ -41,7 +41,7 @@ pub(super) fn check_tool_existence(offline: &OfflineJudge<'_>, at: usize) -> Too
     {
         return ToolExistence::Ran;
     }
-    if *offline.lists_all.get_or_init(|| lists_all(offline)) {
+    if *offline.lists_all_tools.get_or_init(|| lists_all_tools(offline)) {
         missing("is not among the tools on offer")
     } else {
         ToolExistence::Unsure
@@ -50,19 +50,19 @@ pub(super) fn check_tool_existence(offline: &OfflineJudge<'_>, at: usize) -> Too
 
 /// Whether the list of tools is complete. A list of called tools only was built from the calls, and one that lacks a
 /// tool that ran has gaps. Neither proves that a tool did not exist.
-fn lists_all(offline: &OfflineJudge<'_>) -> bool {
+fn lists_all_tools(offline: &OfflineJudge<'_>) -> bool {
     let trajectory = offline.trajectory;
     let steps = || trajectory.steps.iter().take(200);
     let offers_more =
         trajectory.tools.iter().take(500).any(|tool| !steps().any(|step| same_tool(&tool.name, &step.tool)));
     let listed = |name: &str| trajectory.tools.iter().any(|tool| same_tool(&tool.name, name));
     let unlisted = |(at, step): (usize, &TrajectoryStep)| {
-        !listed(&step.tool) && offline.has_succeeded(at) && !is_special(offline, step)
+        !listed(&step.tool) && offline.has_succeeded(at) && !ends_or_hands_over(offline, step)
     };
     offers_more && !steps().enumerate().any(unlisted)
 }
 
-fn is_special(offline: &OfflineJudge<'_>, step: &TrajectoryStep) -> bool {
+fn ends_or_hands_over(offline: &OfflineJudge<'_>, step: &TrajectoryStep) -> bool {
     offline.find_tool(step).is_some_and(|(_, tool)| tool.hands_over || tool.ends_run)
 }
 
@@ -83,17 +83,18 @@ pub(super) fn find_schema_violations(offline: &OfflineJudge<'_>, at: usize) -> V
     };
     let Some(arguments) = &step.arguments else { return Vec::new() };
     let was_accepted = offline.has_succeeded(at);
-    let mut problems = check_arguments(schema, arguments);
+    let mut violations = check_arguments(schema, arguments);
     // Many tools accept "17" for 17. The result shows that this one does.
-    problems.retain(|problem| !was_accepted || problem.kind != ProblemKind::TextForValue);
-    problems
-        .retain(|problem| problem.kind != ProblemKind::Missing || !does_without(offline, at, step, &problem.parameter));
-    problems
+    violations.retain(|problem| !was_accepted || problem.kind != ViolationKind::TextForValue);
+    violations.retain(|problem| {
+        problem.kind != ViolationKind::Missing || !works_without_parameter(offline, at, step, &problem.parameter)
+    });
+    violations
 }
 
 /// Whether a required parameter is in fact optional: the tool worked without it at least once. Frameworks with strict
 /// schemas declare every parameter as required.
-fn does_without(offline: &OfflineJudge<'_>, at: usize, step: &TrajectoryStep, parameter: &str) -> bool {
+fn works_without_parameter(offline: &OfflineJudge<'_>, at: usize, step: &TrajectoryStep, parameter: &str) -> bool {
     let lacks = |other: &TrajectoryStep| {
         other.arguments.as_ref().is_some_and(|arguments| arguments.is_object() && arguments.get(parameter).is_none())
     };
@@ -119,15 +120,15 @@ pub(super) fn describe_violation(problem: &SchemaViolation) -> String {
         (format!("Parameter {}", quote_name(&problem.parameter)), "has")
     };
     match problem.kind {
-        ProblemKind::Missing => format!("{parameter} is missing: {}.", problem.detail),
-        ProblemKind::Unknown => format!("{parameter} is invented: {}.", problem.detail),
-        ProblemKind::WrongType | ProblemKind::TextForValue => {
+        ViolationKind::Missing => format!("{parameter} is missing: {}.", problem.detail),
+        ViolationKind::Unknown => format!("{parameter} is invented: {}.", problem.detail),
+        ViolationKind::WrongType | ViolationKind::TextForValue => {
             format!("{parameter} {has} the wrong type: {}.", problem.detail)
         }
-        ProblemKind::NotListed => {
+        ViolationKind::NotListed => {
             format!("{parameter} {has} a value that the tool does not know: {}.", problem.detail)
         }
-        ProblemKind::OutOfRange => format!("{parameter} is out of range: {}.", problem.detail),
+        ViolationKind::OutOfRange => format!("{parameter} is out of range: {}.", problem.detail),
     }
 }
 
@@ -148,10 +149,10 @@ pub(super) fn judge_call_validity(offline: &OfflineJudge<'_>, at: usize) -> Offl
             vec![quote_excerpt(raw)],
         );
     }
-    let problems = offline.schema_violations(at);
-    if let Some(first) = problems.first() {
+    let violations = offline.schema_violations(at);
+    if let Some(first) = violations.first() {
         let explanation = format!("The call does not fit {}. {}", quote_excerpt(&step.tool), describe_violation(first));
-        return OfflineVerdict::bad(CALL_SCHEMA, explanation, problems.iter().map(describe_violation).collect());
+        return OfflineVerdict::bad(CALL_SCHEMA, explanation, violations.iter().map(describe_violation).collect());
     }
     if offline.failure(at) == Some(ToolFailureKind::BadCall) {
         let observation = step.observation.as_deref().unwrap_or_default();
@@ -172,7 +173,7 @@ pub(super) fn judge_call_validity(offline: &OfflineJudge<'_>, at: usize) -> Offl
             OfflineVerdict::cannot_judge("The trace does not hold the arguments of this call.")
         }
         _ => {
-            let but = match done_without(offline, step) {
+            let but = match find_omitted_parameter(offline, step) {
                 Some(name) => {
                     format!(", but for {}: it is required, and the tool did without", quote_excerpt(name))
                 }
@@ -187,8 +188,8 @@ pub(super) fn judge_call_validity(offline: &OfflineJudge<'_>, at: usize) -> Offl
     }
 }
 
-/// Returns the first required parameter that a valid call omitted; see `does_without`.
-fn done_without<'o>(offline: &'o OfflineJudge<'_>, step: &TrajectoryStep) -> Option<&'o str> {
+/// Returns the first required parameter that a valid call omitted; see `works_without_parameter`.
+fn find_omitted_parameter<'o>(offline: &'o OfflineJudge<'_>, step: &TrajectoryStep) -> Option<&'o str> {
     let schema = offline.find_tool(step).and_then(|(_, tool)| tool.schema.as_ref())?;
     let given = step.arguments.as_ref()?.as_object()?;
     let required = schema.get("required")?.as_array()?;

@@ -1,7 +1,7 @@
 //! Detects requested changes that were never made: the request clearly orders an action, no call did anything, and
 //! the answer does not admit it.
 
-use super::answer_text::{admits_failure, asks_user, is_cut_off};
+use super::answer_text::{asks_user, find_failure_admission, is_cut_off};
 use super::excerpt::{quote_excerpt, take_prefix};
 use super::rule_catalog::COMPLETION_DEED_MISSING;
 use super::tools::IndexedTool;
@@ -44,9 +44,9 @@ const CLAIMS: &str = "successfully|has been|have been|i have |i've ";
 const CLEAR_ADMISSIONS: &str = "sorry|unable|could not|couldn't|cannot|can't|not able|failed|not found|unfortunately|not possible|was not|were not";
 
 /// Returns all actions that a tool with these actions may perform: an update can close, and sending can create.
-fn does(deeds: ActionFlags) -> ActionFlags {
-    let also = |has: ActionFlags, more: ActionFlags| if deeds & has != 0 { more } else { 0 };
-    deeds
+fn possible_actions(action_flags: ActionFlags) -> ActionFlags {
+    let also = |has: ActionFlags, more: ActionFlags| if action_flags & has != 0 { more } else { 0 };
+    action_flags
         | also(UPDATE, MOVE | CLOSE | CANCEL | DELETE | MERGE)
         | also(CREATE, BUY | SEND)
         | also(DELETE, CANCEL | CLOSE)
@@ -61,9 +61,9 @@ pub(super) fn judge_completion(offline: &OfflineJudge<'_>) -> OfflineVerdict {
         return OfflineVerdict::not_applicable("The trace does not hold the request.");
     };
     // "Plot the visits" computes something, but the user wants the plot.
-    let is_order = |deeds: &ActionFlags| deeds & CHANGES != 0 && deeds & RETRIEVE & !COMPUTE == 0;
-    let orders = query.announced.iter().map(|(_, deeds)| *deeds).filter(is_order);
-    let asked: ActionFlags = orders.fold(0, |all, deeds| all | deeds) & CHANGES;
+    let is_order = |action_flags: &ActionFlags| action_flags & CHANGES != 0 && action_flags & RETRIEVE & !COMPUTE == 0;
+    let orders = query.announced.iter().map(|(_, action_flags)| *action_flags).filter(is_order);
+    let asked: ActionFlags = orders.fold(0, |all, action_flags| all | action_flags) & CHANGES;
     if asked == 0 {
         return OfflineVerdict::cannot_judge("The request does not order a change outright.");
     }
@@ -72,10 +72,12 @@ pub(super) fn judge_completion(offline: &OfflineJudge<'_>) -> OfflineVerdict {
     if is_conditional {
         return OfflineVerdict::cannot_judge("The request is conditional: it may be right to change nothing.");
     }
-    let can = offline.index.tools.iter().any(|tool| tool.deeds & asked != 0 && tool.surely_changes());
+    let can = offline.index.tools.iter().any(|tool| tool.action_flags & asked != 0 && tool.surely_changes());
     let did = (0..trajectory.steps.len()).any(|at| {
         let tool = offline.step(at).and_then(|step| offline.find_tool(step));
-        let may_do = |tool: &IndexedTool| tool.serves_any() || tool.deeds == 0 || does(tool.deeds) & asked != 0;
+        let may_do = |tool: &IndexedTool| {
+            tool.serves_any() || tool.action_flags == 0 || possible_actions(tool.action_flags) & asked != 0
+        };
         offline.failure(at).is_none() && tool.is_none_or(|(_, tool)| may_do(tool))
     });
     let did_before = trajectory.earlier_turns.iter().any(|turn| !turn.calls.is_empty());
@@ -90,9 +92,9 @@ pub(super) fn judge_completion(offline: &OfflineJudge<'_>) -> OfflineVerdict {
     let claims = contains_phrase(&lower, CLAIMS);
     let nothing_to_do = contains_phrase(&lower, NOTHING_TO_DO);
     // Next to a claim of success, "however" and the like admit nothing.
-    let admits_failure =
-        if claims { contains_phrase(&lower, CLEAR_ADMISSIONS) } else { admits_failure(answer).is_some() };
-    let admits = asks_user(answer) || admits_failure || nothing_to_do;
+    let find_failure_admission =
+        if claims { contains_phrase(&lower, CLEAR_ADMISSIONS) } else { find_failure_admission(answer).is_some() };
+    let admits = asks_user(answer) || find_failure_admission || nothing_to_do;
     // A thought, or an action that never ran, is not a report to the user.
     let admits_clearly = nothing_to_do || contains_phrase(&lower, CLEAR_ADMISSIONS);
     if admits_clearly || admits && !is_cut_off(trajectory) {

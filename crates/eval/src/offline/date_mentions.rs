@@ -39,7 +39,7 @@ pub(super) enum DateWriter {
 /// Maximum number of stored mentions of each kind.
 const MAX_MENTIONS: usize = 2_000;
 /// Maximum distance in days of a weekday from the current date.
-const WEEKDAY_REACH: i32 = 14;
+const MAX_WEEKDAY_DAYS: i32 = 14;
 /// Maximum number of anchor dates of one text.
 const MAX_ANCHORS: usize = 20;
 /// Maximum bytes of a result that states the current date. Longer results are lists.
@@ -80,10 +80,10 @@ impl DateMentions {
                 return;
             }
             if word.as_bytes()[0].is_ascii_digit() {
-                self.take_digits(word, before, step);
+                self.record_digit_mention(word, before, step);
             } else if word.len() <= 9 && word.is_ascii() && (writer == DateWriter::User || month_number(word).is_some())
             {
-                self.take_word(word, before, writer, step);
+                self.record_word_mention(word, before, writer, step);
             }
             before = [before[1], word];
         });
@@ -97,7 +97,7 @@ impl DateMentions {
         }
     }
 
-    fn take_digits(&mut self, word: &str, before: [&str; 2], step: Option<u32>) {
+    fn record_digit_mention(&mut self, word: &str, before: [&str; 2], step: Option<u32>) {
         if let Some(date) = parse_full_date(word) {
             push_bounded(&mut self.full, (date, step));
             return;
@@ -138,7 +138,7 @@ impl DateMentions {
         }
     }
 
-    fn take_word(&mut self, word: &str, before: [&str; 2], writer: DateWriter, step: Option<u32>) {
+    fn record_word_mention(&mut self, word: &str, before: [&str; 2], writer: DateWriter, step: Option<u32>) {
         let lower = word.to_ascii_lowercase();
         if let Some(month) = month_number(&lower) {
             // "20 May", "20th of May"
@@ -201,7 +201,7 @@ impl DateMentions {
         }
         let follows = self.anchors.iter().any(|from| {
             let days = (date - *from).get_days();
-            let is_near = days.abs() <= WEEKDAY_REACH;
+            let is_near = days.abs() <= MAX_WEEKDAY_DAYS;
             // "Since Monday" ends today or yesterday, which need not be mentioned.
             days.abs() <= 1 && self.clocks.contains(from)
                 || self.ranges.iter().any(|(low, high)| (*low..=*high).contains(&days))

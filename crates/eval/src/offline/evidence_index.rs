@@ -22,11 +22,11 @@ const MAX_TOTAL_BYTES: usize = 8 * 1024 * 1024;
 const MAX_TERMS: usize = 160;
 
 /// Estimated bytes of text per value, for reserving memory.
-const BYTES_OF_A_VALUE: usize = 16;
-const MAX_RESERVED: usize = 4_096;
+const ESTIMATED_VALUE_BYTES: usize = 16;
+const MAX_RESERVED_VALUES: usize = 4_096;
 
 /// Maximum bytes of a value whose key is computed without an allocation.
-const MAX_STACK_KEY: usize = 64;
+const MAX_STACK_KEY_BYTES: usize = 64;
 
 /// Where a value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,13 +113,13 @@ impl<'t> EvidenceIndex<'t> {
         self.is_cut |= kept.len() < text.len();
         self.bytes += kept.len();
         // An estimate of the number of values; long texts repeat their words.
-        self.first.reserve((kept.len() / BYTES_OF_A_VALUE).min(MAX_RESERVED));
+        self.first.reserve((kept.len() / ESTIMATED_VALUE_BYTES).min(MAX_RESERVED_VALUES));
         let step = match source {
             EvidenceSource::Observation(at) => Some(at),
             _ => None,
         };
         let mut kept_terms = 0;
-        each_value_chunk(kept, |chunk, is_plain| {
+        visit_value_chunks(kept, |chunk, is_plain| {
             if is_plain {
                 self.insert(Some(self.hasher.hash_one(chunk.as_bytes())), source);
                 if let Some(number) = parse_number_word(chunk) {
@@ -196,7 +196,7 @@ impl<'t> EvidenceIndex<'t> {
 
     /// Marks the steps whose results contained a value of this text first. Only steps before `before` count.
     pub(super) fn mark_used(&self, text: &str, before: usize, used: &mut [bool]) {
-        each_value_chunk(take_prefix(text, MAX_TEXT_BYTES), |chunk, is_plain| {
+        visit_value_chunks(take_prefix(text, MAX_TEXT_BYTES), |chunk, is_plain| {
             // A common word may occur in both by chance.
             if is_plain
                 || !chunk.bytes().any(|byte| {
@@ -258,8 +258,8 @@ fn normalized_key(chunk: &str, hasher: &FixedState) -> Option<u64> {
     if chunk.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()) {
         return (!chunk.is_empty()).then(|| hasher.hash_one(chunk.as_bytes()));
     }
-    let mut letters = [0; MAX_STACK_KEY];
-    if chunk.len() <= MAX_STACK_KEY && chunk.is_ascii() {
+    let mut letters = [0; MAX_STACK_KEY_BYTES];
+    if chunk.len() <= MAX_STACK_KEY_BYTES && chunk.is_ascii() {
         let mut count = 0;
         for byte in chunk.bytes().filter(|byte| byte.is_ascii_alphanumeric() || *byte == b'@') {
             letters[count] = byte.to_ascii_lowercase();
@@ -282,21 +282,21 @@ const SEPARATORS: PieceSeparators = PieceSeparators::new("\"'`;()[]{}<>|=\\", |l
 
 /// Calls `take` for each chunk between separators, without surrounding punctuation, and with whether it is known to
 /// be a plain word. Escapes such as `\n` in JSON texts are separators, too.
-fn each_value_chunk<'t>(text: &'t str, mut take: impl FnMut(&'t str, bool)) {
+fn visit_value_chunks<'t>(text: &'t str, mut take: impl FnMut(&'t str, bool)) {
     SEPARATORS.split(text, |piece, is_plain| match is_plain {
         true => take(piece, true),
-        false => take_piece(piece, &mut |chunk| take(chunk, false)),
+        false => visit_piece_parts(piece, &mut |chunk| take(chunk, false)),
     });
     // `\nOrder` in a JSON text: the letter behind the backslash belongs to the escape.
     for (at, _) in text.match_indices('\\') {
         if let Some(rest) = text[at + 1..].strip_prefix(['n', 't', 'r']) {
-            take_piece(SEPARATORS.first_piece(rest), &mut |chunk| take(chunk, false));
+            visit_piece_parts(SEPARATORS.first_piece(rest), &mut |chunk| take(chunk, false));
         }
     }
 }
 
 /// Calls `take` for a chunk and for its parts between commas and colons: `id:7,8`.
-fn take_piece<'t>(piece: &'t str, take: &mut impl FnMut(&'t str)) {
+fn visit_piece_parts<'t>(piece: &'t str, take: &mut impl FnMut(&'t str)) {
     let chunk = trim_piece(piece);
     if chunk.is_empty() {
         return;

@@ -89,24 +89,24 @@ const OPENINGS: &str = "\
     encountered an error|error while trying|error occurred while|error executing tool|\
     error running tool|tool execution failed";
 /// Maximum length of a short text, in bytes.
-const SHORT: usize = 400;
+const MAX_SHORT_BYTES: usize = 400;
 
 /// Whether a text is an error message rather than content that mentions errors.
 pub(super) fn reads_as_error(text: &str) -> bool {
     let text = text.trim_start();
     if text.starts_with('{') {
-        return text.len() < 20_000 && serde_json::from_str::<Json>(text).is_ok_and(|json| json_error(&json));
+        return text.len() < 20_000 && serde_json::from_str::<Json>(text).is_ok_and(|json| is_json_error(&json));
     }
     if text.starts_with('[') {
         return false;
     }
-    let start = take_prefix(text, SHORT);
+    let start = take_prefix(text, MAX_SHORT_BYTES);
     // `404: Not Found` at the beginning of a short text.
     if let Some(code) = start.get(..3)
         && (code.starts_with('4') || code.starts_with('5'))
         && code.bytes().all(|byte| byte.is_ascii_digit())
         && start[3..].trim_start_matches([' ', ':', '-']).starts_with(char::is_uppercase)
-        && start.len() < SHORT
+        && start.len() < MAX_SHORT_BYTES
     {
         return true;
     }
@@ -135,7 +135,7 @@ pub(super) fn reads_as_error(text: &str) -> bool {
     if first == "invalid" && text.len() < 120 && !text.trim_end().contains('\n') {
         return true;
     }
-    if text.len() >= SHORT || text.matches('\n').count() > 6 {
+    if text.len() >= MAX_SHORT_BYTES || text.matches('\n').count() > 6 {
         return false;
     }
     let lower = start.to_lowercase();
@@ -161,7 +161,7 @@ fn names_status(text: &str) -> bool {
 }
 
 /// Whether a JSON result reports an error by the fields that APIs commonly use.
-fn json_error(json: &Json) -> bool {
+fn is_json_error(json: &Json) -> bool {
     let Some(object) = json.as_object() else { return false };
     let told = |key: &str| {
         object.get(key).is_some_and(|error| match error {
@@ -194,7 +194,7 @@ fn json_error(json: &Json) -> bool {
         || is("is_error", true)
         || status && object.contains_key("message")
         || inner.and_then(Json::as_str).is_some_and(|inner| {
-            (is_message || inner.len() < SHORT && !inner.starts_with('{')) && reads_as_error(inner)
+            (is_message || inner.len() < MAX_SHORT_BYTES && !inner.starts_with('{')) && reads_as_error(inner)
         })
 }
 

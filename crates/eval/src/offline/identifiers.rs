@@ -2,7 +2,7 @@
 //! than the request is about something else, whatever its other words are.
 
 use super::excerpt::take_prefix;
-use super::vocabulary::is_stop;
+use super::vocabulary::is_stop_word;
 
 /// One identifier, without the punctuation around it.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,7 +57,7 @@ const SLASHED_WORDS: &[&str] =
 
 /// Parses a chunk between spaces. `before` is the stem of the previous word. The second value is whether the chunk
 /// also counts as words of the text.
-pub(super) fn read_chunk(chunk: &str, before: Option<&str>) -> (Option<TextIdentifier>, bool) {
+pub(super) fn parse_identifier_chunk(chunk: &str, before: Option<&str>) -> (Option<TextIdentifier>, bool) {
     if is_plain_word(chunk) && chunk.len() <= 300 {
         return (None, true);
     }
@@ -66,9 +66,9 @@ pub(super) fn read_chunk(chunk: &str, before: Option<&str>) -> (Option<TextIdent
     if bare.is_empty() || bare.len() > 300 {
         return (None, bare.len() <= 300);
     }
-    match shape_of(bare) {
+    match classify_identifier(bare) {
         Some(shape) => {
-            let text = if shape == IdentifierShape::Number { plain_number(bare) } else { bare.to_owned() };
+            let text = if shape == IdentifierShape::Number { normalize_number_text(bare) } else { bare.to_owned() };
             let noun = before.map(str::to_owned);
             let is_numbered = shape == IdentifierShape::Number && bare.starts_with('#');
             (Some(TextIdentifier { text, shape, noun, is_numbered }), shape == IdentifierShape::Snake)
@@ -83,7 +83,7 @@ fn is_plain_word(chunk: &str) -> bool {
 }
 
 /// The shape of a text without spaces; `None` for an ordinary word.
-pub(super) fn shape_of(bare: &str) -> Option<IdentifierShape> {
+pub(super) fn classify_identifier(bare: &str) -> Option<IdentifierShape> {
     if is_plain_word(bare) {
         return None;
     }
@@ -127,8 +127,10 @@ pub(super) fn shape_of(bare: &str) -> Option<IdentifierShape> {
         if path_like {
             return Some(IdentifierShape::Path);
         }
-        let words =
-            is_stop(&folders.to_lowercase()) || is_stop(&last.to_lowercase()) || folders.len() < 2 || last.len() < 2;
+        let words = is_stop_word(&folders.to_lowercase())
+            || is_stop_word(&last.to_lowercase())
+            || folders.len() < 2
+            || last.len() < 2;
         let slashed = words || SLASHED_WORDS.contains(&bare.to_lowercase().as_str());
         return (!slashed).then_some(IdentifierShape::Pair);
     }
@@ -153,7 +155,7 @@ pub(super) fn shape_of(bare: &str) -> Option<IdentifierShape> {
 }
 
 /// Normalizes a number: `#42`, `42.0` and `42` are equal.
-fn plain_number(bare: &str) -> String {
+fn normalize_number_text(bare: &str) -> String {
     let bare = bare.trim_start_matches(['#', '$', '€', '£', '+']).trim_end_matches('%').replace(',', "");
     bare.strip_suffix(".0").map_or(bare.clone(), str::to_owned)
 }
@@ -213,16 +215,16 @@ mod tests {
             ("weather", None),
             ("well-known", None),
         ] {
-            assert_eq!(shape_of(text), shape, "{text}");
+            assert_eq!(classify_identifier(text), shape, "{text}");
         }
     }
 
     #[test]
     fn punctuation_is_no_part_of_a_name() {
-        let (found, speaks) = read_chunk("(acme/shop),", Some("in"));
+        let (found, speaks) = parse_identifier_chunk("(acme/shop),", Some("in"));
         assert_eq!(found.unwrap().text, "acme/shop");
         assert!(!speaks);
-        assert_eq!(read_chunk("#42:", Some("ticket")).0.unwrap().text, "42");
+        assert_eq!(parse_identifier_chunk("#42:", Some("ticket")).0.unwrap().text, "42");
     }
 
     #[test]

@@ -116,7 +116,7 @@ pub struct OfflineJudge<'t> {
     /// The first step whose result is missing.
     lost_result: OnceLock<Option<usize>>,
     /// Whether the trace's list of tools is complete, so that a missing tool did not exist.
-    lists_all: OnceLock<bool>,
+    lists_all_tools: OnceLock<bool>,
     /// What each step does, if the agent is a coding agent.
     coding_actions: OnceLock<Vec<coding::CodingAction>>,
 }
@@ -127,7 +127,7 @@ struct StepFeatures<'t> {
     thought: OnceLock<Option<AnalyzedText<'t>>>,
     scalars: OnceLock<Vec<ScalarArgument<'t>>>,
     failure: OnceLock<Option<ToolFailureKind>>,
-    problems: OnceLock<Vec<SchemaViolation>>,
+    violations: OnceLock<Vec<SchemaViolation>>,
 }
 
 impl<'t> OfflineJudge<'t> {
@@ -157,7 +157,7 @@ impl<'t> OfflineJudge<'t> {
             result_usage: OnceLock::new(),
             steps: trajectory.steps.iter().map(|_| StepFeatures::default()).collect(),
             lost_result: OnceLock::new(),
-            lists_all: OnceLock::new(),
+            lists_all_tools: OnceLock::new(),
             coding_actions: OnceLock::new(),
         }
     }
@@ -279,7 +279,7 @@ impl<'t> OfflineJudge<'t> {
 
     /// Violations of the called tool's schema.
     fn schema_violations(&self, at: usize) -> &[SchemaViolation] {
-        self.steps.get(at).map_or(&[], |step| step.problems.get_or_init(|| call::find_schema_violations(self, at)))
+        self.steps.get(at).map_or(&[], |step| step.violations.get_or_init(|| call::find_schema_violations(self, at)))
     }
 
     /// Returns the index of where values occur first.
@@ -320,7 +320,7 @@ impl<'t> OfflineJudge<'t> {
     }
 
     /// Returns the calls of the same model reply. They share a thought, which may announce any of them.
-    fn same_reply(&self, at: usize) -> impl Iterator<Item = (usize, &'t TrajectoryStep)> {
+    fn reply_calls(&self, at: usize) -> impl Iterator<Item = (usize, &'t TrajectoryStep)> {
         let steps = &self.trajectory.steps;
         let mut first = at;
         while first > 0 && at - first < 50 && steps.get(first).is_some_and(|step| step.parallel_with_previous) {

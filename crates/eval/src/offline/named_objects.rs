@@ -3,7 +3,7 @@
 
 use super::date_mentions::parse_full_date;
 use super::excerpt::quote_excerpt;
-use super::identifiers::{IdentifierShape, TextIdentifier, shape_of};
+use super::identifiers::{IdentifierShape, TextIdentifier, classify_identifier};
 use super::rule_catalog::{QUERY_OTHER_KIND, QUERY_OTHER_OBJECT, QUERY_SAME_OBJECT};
 use super::tools::IndexedTool;
 use super::values::{self, ValueContradiction};
@@ -11,7 +11,7 @@ use super::words::AnalyzedText;
 use super::{OfflineJudge, OfflineVerdict, coding};
 
 /// Maximum number of words of a thought that is taken literally.
-const MAX_PLAIN_THOUGHT: usize = 40;
+const MAX_PLAIN_THOUGHT_WORDS: usize = 40;
 
 /// The verdict of `query_to_thought`.
 pub(super) fn judge_query_to_thought(offline: &OfflineJudge<'_>, at: usize) -> OfflineVerdict {
@@ -91,14 +91,15 @@ fn takes_object(offline: &OfflineJudge<'_>, at: usize, said: &TextIdentifier) ->
             // For a coding agent `a/b` is a folder or two words, unless the call takes a half of it as the name of one.
             let is_half = || said.text.split('/').any(|half| half.eq_ignore_ascii_case(&scalar.value));
             match coding::is_coding_agent(offline) {
-                true => values::names_a_half(scalar.parameter) && is_half(),
+                true => values::names_repository(scalar.parameter) && is_half(),
                 false => {
-                    values::names_a_half(scalar.parameter) || shape_of(&scalar.value) == Some(IdentifierShape::Pair)
+                    values::names_repository(scalar.parameter)
+                        || classify_identifier(&scalar.value) == Some(IdentifierShape::Pair)
                 }
             }
         }
         IdentifierShape::Number => values::names_number(scalar.parameter, said.noun.as_deref()),
-        shape => shape_of(&scalar.value) == Some(shape) && !coding::is_coding_agent(offline),
+        shape => classify_identifier(&scalar.value) == Some(shape) && !coding::is_coding_agent(offline),
     })
 }
 
@@ -112,7 +113,7 @@ fn find_other_kind<'o>(
 ) -> Option<(&'o str, &'o str)> {
     let step = offline.step(at)?;
     // Later thoughts follow from results, and long thoughts consider several options.
-    if at > 0 || !offline.trajectory.earlier_turns.is_empty() || thought.words.len() > MAX_PLAIN_THOUGHT {
+    if at > 0 || !offline.trajectory.earlier_turns.is_empty() || thought.words.len() > MAX_PLAIN_THOUGHT_WORDS {
         return None;
     }
     let (_, called) = offline.find_tool(step)?;
@@ -175,9 +176,9 @@ pub(super) fn find_contradicted_thought(
     let is_date = found.shape == Some(IdentifierShape::Date);
     // A coding agent reports, compares and plans before a call: what it mentions need not be what it works on next.
     // Only a parameter for `owner/name` shows that the call is about such an object.
-    let names_container = found.shape == Some(IdentifierShape::Pair) && values::names_a_half(&found.parameter);
+    let names_container = found.shape == Some(IdentifierShape::Pair) && values::names_repository(&found.parameter);
     // "branding/UX" is no repository.
-    if coding::is_coding_agent(offline) && !(names_container && is_known(offline, at, &found.said)) {
+    if coding::is_coding_agent(offline) && !(names_container && is_known(offline, at, &found.named_instead)) {
         return None;
     }
     if is_date || found.is_doubtful && is_known(offline, at, &found.value) {
@@ -185,13 +186,14 @@ pub(super) fn find_contradicted_thought(
     }
     // A thought may report on the object of the previous step, while the call continues with another known one.
     let reports_previous =
-        at > 0 && offline.scalar_arguments(at - 1).iter().any(|scalar| scalar.value.contains(&found.said));
+        at > 0 && offline.scalar_arguments(at - 1).iter().any(|scalar| scalar.value.contains(&found.named_instead));
     if reports_previous && is_known(offline, at, &found.value) {
         return None;
     }
     // Another call of the same reply may be the one that the thought means.
-    let elsewhere = |other| offline.scalar_arguments(other).iter().any(|scalar| scalar.value.contains(&found.said));
-    let is_shared = offline.same_reply(at).any(|(other, _)| other != at && elsewhere(other));
+    let elsewhere =
+        |other| offline.scalar_arguments(other).iter().any(|scalar| scalar.value.contains(&found.named_instead));
+    let is_shared = offline.reply_calls(at).any(|(other, _)| other != at && elsewhere(other));
     (!is_shared).then_some(found)
 }
 
@@ -212,7 +214,7 @@ pub(super) fn find_unrequested_object(
 /// parameter does not take a repository.
 fn is_slashed_word(offline: &OfflineJudge<'_>, found: &ValueContradiction) -> bool {
     found.shape == Some(IdentifierShape::Pair)
-        && !values::names_a_half(&found.parameter)
+        && !values::names_repository(&found.parameter)
         && coding::is_coding_agent(offline)
 }
 

@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 use super::date_mentions::{DateOrigin, parse_full_date, swapped_date};
 use super::evidence_index::{EvidenceIndex, EvidenceSource};
 use super::excerpt::{quote_excerpt, quote_name, take_prefix, take_suffix};
-use super::identifiers::{IdentifierShape, shape_of};
+use super::identifiers::{IdentifierShape, classify_identifier};
 use super::number_text::parse_number;
 use super::repetition::ComparedCall;
 use super::rule_catalog::{PROVENANCE_EXPLAINED, PROVENANCE_UNEXPLAINED};
@@ -24,7 +24,7 @@ const MAX_PHRASE_WORDS: usize = 6;
 const MAX_TRIVIAL_NUMBER: f64 = 1.0;
 
 /// Maximum number of steps after a result that are searched for a newer one, so that long runs stay linear.
-const NEWER_RESULT_REACH: usize = 50;
+const MAX_NEWER_RESULT_STEPS: usize = 50;
 
 /// The kind of a value, by its spelling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -249,7 +249,7 @@ fn classify_text(text: &str) -> ValueKind {
     let digits = text.bytes().filter(u8::is_ascii_digit).count();
     let is_numeric = parse_number(text).is_some()
         && text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b',' | b'-' | b'$' | b'%'));
-    match shape_of(text) {
+    match classify_identifier(text) {
         Some(IdentifierShape::Email) => ValueKind::Email,
         Some(IdentifierShape::Url) => ValueKind::Url,
         _ if is_numeric
@@ -365,7 +365,7 @@ pub(super) fn judge_provenance(offline: &OfflineJudge<'_>, at: usize) -> Offline
         };
         return OfflineVerdict::good(PROVENANCE_EXPLAINED, explanation, evidence);
     };
-    if let Some(gap) = explain_gap(offline, at) {
+    if let Some(gap) = explain_record_gap(offline, at) {
         return OfflineVerdict::cannot_judge(gap);
     }
     if coding::edits_files(step) || coding::asks_person(step) {
@@ -376,7 +376,7 @@ pub(super) fn judge_provenance(offline: &OfflineJudge<'_>, at: usize) -> Offline
         return OfflineVerdict::cannot_judge("A value has no source, but the call changes nothing: it may be a guess.");
     }
     // In sessions that were read by hand, none of 22 such flags was right.
-    if coding::is_known_agent(offline) {
+    if coding::is_known_coding_agent(offline) {
         let reason = "A value has no source in the record, but a coding agent knows more than its session holds.";
         return OfflineVerdict::cannot_judge(reason);
     }
@@ -391,7 +391,7 @@ pub(super) fn judge_provenance(offline: &OfflineJudge<'_>, at: usize) -> Offline
 }
 
 /// Returns why the trace cannot prove that a value has no source; `None` if it can.
-fn explain_gap(offline: &OfflineJudge<'_>, at: usize) -> Option<&'static str> {
+fn explain_record_gap(offline: &OfflineJudge<'_>, at: usize) -> Option<&'static str> {
     let trajectory = offline.trajectory;
     if trajectory.query.as_deref().is_none_or(|query| query.trim().is_empty()) {
         return Some("A value has no source in the trace, but the request is not recorded.");
@@ -441,7 +441,7 @@ fn find_newer_result(offline: &OfflineJudge<'_>, at: usize, source: EvidenceSour
     let steps = &offline.trajectory.steps;
     let origin = steps.get(first as usize)?;
     let fingerprint = ComparedCall::from(origin).fingerprint()?;
-    let until = at.min(steps.len()).min(first as usize + 1 + NEWER_RESULT_REACH);
+    let until = at.min(steps.len()).min(first as usize + 1 + MAX_NEWER_RESULT_STEPS);
     let later = steps.get(first as usize + 1..until)?.iter().rev();
     later
         .filter(|step| step.tool == origin.tool && ComparedCall::from(*step).fingerprint() == Some(fingerprint))
@@ -462,14 +462,14 @@ fn describe_source(offline: &OfflineJudge<'_>, source: EvidenceSource, value: &s
         EvidenceSource::EarlierTurn(turn) => (format!("earlier turn {turn}"), None),
         EvidenceSource::EarlierAnswer(turn) => (format!("the agent's answer in earlier turn {turn}"), None),
     };
-    match text.and_then(|text| find_span(text, value)) {
+    match text.and_then(|text| find_value_context(text, value)) {
         Some(span) => format!("{place}, {}", quote_excerpt(span)),
         None => place,
     }
 }
 
 /// Returns the value with a few words around it.
-fn find_span<'t>(text: &'t str, value: &str) -> Option<&'t str> {
+fn find_value_context<'t>(text: &'t str, value: &str) -> Option<&'t str> {
     let at = text.find(value)?;
     let from = at - take_suffix(&text[..at], 30).len();
     let end = at + value.len();

@@ -2,14 +2,14 @@
 
 use gradus_core::trajectory::TrajectoryStep;
 
-use super::answer_text::{admits_failure, asks_user, is_cut_off};
+use super::answer_text::{asks_user, find_failure_admission, is_cut_off};
 use super::excerpt::{quote_excerpt, take_prefix, take_suffix};
 use super::failure::ToolFailureKind;
 use super::repetition::ComparedCall;
 use super::rule_catalog::{RECOVERY_CLAIMED_SUCCESS, RECOVERY_IGNORED, RECOVERY_REACTIONS, RECOVERY_RECOVERED};
 use super::tools::IndexedTool;
 use super::values::{ScalarArgument, names_number};
-use super::vocabulary::{OWNS_UP, contains_name, contains_phrase};
+use super::vocabulary::{ADMISSION_PHRASES, contains_name, contains_phrase};
 use super::words::AnalyzedText;
 use super::{OfflineJudge, OfflineVerdict, RuleFinding, coding};
 use crate::rule_remark::RuleRemark;
@@ -26,7 +26,7 @@ const NOTHING_FOUND: &str = "no results|no data found|no matches|no matching|not
 /// Maximum bytes of an answer that are searched for the object of a failed call.
 const MAX_ANSWER_BYTES: usize = 8_000;
 /// Maximum number of steps after an error that are searched for the reaction, so that long runs stay linear.
-const REACTION_REACH: usize = 50;
+const MAX_REACTION_STEPS: usize = 50;
 
 /// How the agent reacted to an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -155,7 +155,7 @@ fn find_reaction(offline: &OfflineJudge<'_>, at: usize) -> ErrorReaction {
     let changes = |step: &TrajectoryStep| offline.find_tool(step).is_none_or(|(_, tool)| tool.may_change());
     let print = ComparedCall::from(failed).fingerprint();
     let mut is_repeated = false;
-    for (later, step) in steps.iter().enumerate().skip(at + 1).take(REACTION_REACH) {
+    for (later, step) in steps.iter().enumerate().skip(at + 1).take(MAX_REACTION_STEPS) {
         let is_same = print.is_some() && ComparedCall::from(step).fingerprint() == print;
         is_repeated |= is_same;
         if offline.failure(later).is_some() {
@@ -175,13 +175,13 @@ fn find_reaction(offline: &OfflineJudge<'_>, at: usize) -> ErrorReaction {
     if asks_user(answer) {
         return ErrorReaction::AskedUser;
     }
-    if admits_this(offline, failed, answer) {
+    if admits_failed_call(offline, failed, answer) {
         return ErrorReaction::Admitted;
     }
     if is_repeated {
         return ErrorReaction::SameAgain;
     }
-    if coding::needs_no_mention(failed) || coding::was_stopped(failed) {
+    if coding::needs_no_mention(failed) || coding::was_stopped_by_signal(failed) {
         return ErrorReaction::WentOn;
     }
     match offline.find_tool(failed) {
@@ -218,12 +218,12 @@ fn names_object(offline: &OfflineJudge<'_>, at: usize, tool: &IndexedTool, answe
 }
 
 /// Whether the answer admits a failure in words that are not from the request, or repeats the status of the error.
-fn admits_this(offline: &OfflineJudge<'_>, failed: &TrajectoryStep, answer: &str) -> bool {
+fn admits_failed_call(offline: &OfflineJudge<'_>, failed: &TrajectoryStep, answer: &str) -> bool {
     // "No mail of Ann was found."
     if answer.get(..3).is_some_and(|start| start.eq_ignore_ascii_case("no ")) {
         return true;
     }
-    if admits_failure(answer).is_none() {
+    if find_failure_admission(answer).is_none() {
         let asked = offline.query().map(|query| query.lower.as_str()).unwrap_or_default();
         let looked_at = format!("{} {}", take_prefix(answer, 3_000), take_suffix(answer, 1_000)).to_lowercase();
         let observation = failed.observation.as_deref().unwrap_or_default();
@@ -233,7 +233,7 @@ fn admits_this(offline: &OfflineJudge<'_>, failed: &TrajectoryStep, answer: &str
     let asked = offline.query().map(|query| query.lower.as_str()).unwrap_or_default();
     let looked_at = format!("{} {}", take_prefix(answer, 3_000), take_suffix(answer, 1_000)).to_lowercase();
     // Words of the request do not count as a report of a failure: "the ticket 'Login error' was opened".
-    OWNS_UP.split('|').any(|phrase| looked_at.contains(phrase) && !asked.contains(phrase))
+    ADMISSION_PHRASES.split('|').any(|phrase| looked_at.contains(phrase) && !asked.contains(phrase))
 }
 
 fn is_permission_error(observation: &str) -> bool {

@@ -8,9 +8,9 @@ use serde_json::Value as Json;
 /// Maximum nesting that is compared; deeper values count as equal.
 const MAX_DEPTH: usize = 16;
 /// Minimum share of equal lines for which long arguments (a patch, a document) count as equal.
-const SAME_SHARE: f32 = 0.97;
+const MIN_SAME_SHARE: f32 = 0.97;
 /// Minimum length in bytes for that comparison.
-const LONG: usize = 400;
+const MIN_LONG_BYTES: usize = 400;
 
 /// The parts of a call that matter for repetition.
 #[derive(Clone, Copy, Debug)]
@@ -77,25 +77,25 @@ impl ComparedCall<'_> {
         let lines = |json: &Json| {
             let mut lines = std::collections::HashSet::new();
             let mut size = 0;
-            gather_lines(json, &mut lines, &mut size, 0);
+            collect_line_hashes(json, &mut lines, &mut size, 0);
             (lines, size)
         };
         let ((mine, size), (theirs, other_size)) = (lines(mine), lines(theirs));
-        if size.min(other_size) < LONG || mine.len().min(theirs.len()) < 8 {
+        if size.min(other_size) < MIN_LONG_BYTES || mine.len().min(theirs.len()) < 8 {
             return false;
         }
         let shared = mine.intersection(&theirs).count() as f32;
-        shared / (mine.len() + theirs.len()) as f32 * 2.0 >= SAME_SHARE
+        shared / (mine.len() + theirs.len()) as f32 * 2.0 >= MIN_SAME_SHARE
     }
 }
 
-fn gather_lines(json: &Json, lines: &mut std::collections::HashSet<u64>, size: &mut usize, depth: usize) {
+fn collect_line_hashes(json: &Json, lines: &mut std::collections::HashSet<u64>, size: &mut usize, depth: usize) {
     if depth > MAX_DEPTH || lines.len() > 20_000 {
         return;
     }
     match json {
-        Json::Object(fields) => fields.values().for_each(|value| gather_lines(value, lines, size, depth + 1)),
-        Json::Array(items) => items.iter().for_each(|value| gather_lines(value, lines, size, depth + 1)),
+        Json::Object(fields) => fields.values().for_each(|value| collect_line_hashes(value, lines, size, depth + 1)),
+        Json::Array(items) => items.iter().for_each(|value| collect_line_hashes(value, lines, size, depth + 1)),
         Json::String(text) => {
             *size += text.len();
             lines.extend(text.lines().map(str::trim).filter(|line| !line.is_empty()).map(|line| {

@@ -27,7 +27,7 @@ pub(super) fn judge_request_choice(offline: &OfflineJudge<'_>, at: usize) -> Off
     if let Some(found) = named_objects::find_unrequested_object(offline, at, query) {
         let explanation = format!(
             "The request names {}, but {} is called with {} = {}, which nothing before it mentions.",
-            quote_excerpt(&found.said),
+            quote_excerpt(&found.named_instead),
             quote_excerpt(&step.tool),
             quote_excerpt(&found.parameter),
             quote_excerpt(&found.value)

@@ -2,7 +2,7 @@
 
 use gradus_core::trajectory::{DefectKind, RUN_FAILED, Trajectory};
 
-use super::answer_text::{asks_user, gives_up};
+use super::answer_text::{asks_user, find_give_up_statement};
 use super::excerpt::{quote_excerpt, quote_name, take_prefix};
 use super::rule_catalog::{
     OUTCOME_ANSWERED, OUTCOME_ASKED_USER, OUTCOME_CRASHED, OUTCOME_GAVE_UP, OUTCOME_LIMIT_REACHED, OUTCOME_NO_ANSWER,
@@ -27,7 +27,7 @@ const LIMIT_TEXTS: &str = "\
     reached maximum iteration|reached max session turns|maximum session turns exceeded|\
     usagelimitexceeded|context_length_exceeded|maximum context length|prompt is too long|token limit exceeded";
 /// Maximum bytes of a limit text. A longer text is an answer, whatever it mentions.
-const MAX_LIMIT_TEXT: usize = 300;
+const MAX_LIMIT_TEXT_BYTES: usize = 300;
 /// Maximum characters of an error in an explanation.
 const MAX_CAUSE_CHARS: usize = 240;
 
@@ -44,7 +44,7 @@ pub(super) fn judge_outcome(offline: &OfflineJudge<'_>) -> OfflineVerdict {
         finding: RuleFinding { rule, explanation, evidence },
     };
     let limit = |text: &str| contains_phrase(&take_prefix(text, 2_000).to_lowercase(), LIMIT_TEXTS);
-    if answer.len() <= MAX_LIMIT_TEXT && limit(answer) {
+    if answer.len() <= MAX_LIMIT_TEXT_BYTES && limit(answer) {
         let explanation = "The framework stopped the run at a limit before there was an answer.".to_owned();
         return labelled("limit_reached", OUTCOME_LIMIT_REACHED, explanation, vec![quote_excerpt(answer)]);
     }
@@ -64,7 +64,7 @@ pub(super) fn judge_outcome(offline: &OfflineJudge<'_>) -> OfflineVerdict {
         if trajectory.is_error {
             let evidence = failed.map(|failed| quote_excerpt(&failed.detail)).into_iter().collect();
             let cause = failed.and_then(|failed| describe_error(&failed.detail));
-            let explanation = with_cause("The run ended in an error without an answer", cause);
+            let explanation = append_cause("The run ended in an error without an answer", cause);
             return labelled("crashed", OUTCOME_CRASHED, explanation, evidence);
         }
         if is_handed_over() {
@@ -81,7 +81,7 @@ pub(super) fn judge_outcome(offline: &OfflineJudge<'_>) -> OfflineVerdict {
             return OfflineVerdict::not_applicable("The record ends with the user's message.");
         }
         // A session of a coding agent may have been saved in mid-turn, without a root span that shows its end.
-        let is_session = trajectory.root_span_id.is_none() && coding::is_known_agent(offline);
+        let is_session = trajectory.root_span_id.is_none() && coding::is_known_coding_agent(offline);
         let may_go_on = trajectory.turn_index.is_none() || is_session;
         if trajectory.steps.is_empty() && trajectory.session_id.is_some() && may_go_on {
             return OfflineVerdict::cannot_judge("Only the user's message is recorded; it may end a conversation.");
@@ -111,15 +111,15 @@ pub(super) fn judge_outcome(offline: &OfflineJudge<'_>) -> OfflineVerdict {
         return labelled("no_answer", OUTCOME_NO_ANSWER, explanation, vec![quote_excerpt(answer)]);
     }
     if answer_text::is_exception(answer) {
-        let explanation = with_cause("The answer is an error message of the program", describe_error(answer));
+        let explanation = append_cause("The answer is an error message of the program", describe_error(answer));
         return labelled("crashed", OUTCOME_CRASHED, explanation, vec![quote_excerpt(answer)]);
     }
     if asks_user(answer) {
         let explanation = "The run ended with a question to the user.".to_owned();
-        return labelled("asked_user", OUTCOME_ASKED_USER, explanation, vec![answer_text::last_sentence(answer)]);
+        return labelled("asked_user", OUTCOME_ASKED_USER, explanation, vec![answer_text::quote_last_sentence(answer)]);
     }
     let changed = || (0..trajectory.steps.len().min(2_000)).any(|at| offline.has_changed_something(at));
-    if let Some(words) = gives_up(answer).filter(|_| !changed()) {
+    if let Some(words) = find_give_up_statement(answer).filter(|_| !changed()) {
         let explanation = "The answer says that the task was not done.".to_owned();
         return labelled(GAVE_UP, OUTCOME_GAVE_UP, explanation, vec![quote_excerpt(words)]);
     }
@@ -127,7 +127,7 @@ pub(super) fn judge_outcome(offline: &OfflineJudge<'_>) -> OfflineVerdict {
     labelled("answered", OUTCOME_ANSWERED, explanation, Vec::new())
 }
 
-fn with_cause(sentence: &str, cause: Option<String>) -> String {
+fn append_cause(sentence: &str, cause: Option<String>) -> String {
     match cause {
         Some(cause) => format!("{sentence}: {cause}."),
         None => format!("{sentence}."),
@@ -189,7 +189,7 @@ pub(super) fn outcome_remarks(offline: &OfflineJudge<'_>) -> Vec<RuleRemark> {
             text: format!("The agent had {} tools and answered without calling one.", trajectory.tools.len()),
         });
     }
-    let values = answer_text::unsupported_values(offline, answer);
+    let values = answer_text::find_unsupported_values(offline, answer);
     if !values.is_empty() {
         let list: Vec<String> = values.iter().map(|value| quote_excerpt(value)).collect();
         remarks.push(RuleRemark {

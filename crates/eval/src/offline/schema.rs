@@ -10,7 +10,7 @@ use super::excerpt::quote_excerpt;
 /// Maximum nesting of schemas that is checked.
 const MAX_SCHEMA_DEPTH: usize = 12;
 /// Maximum number of reported violations.
-const MAX_PROBLEMS: usize = 8;
+const MAX_VIOLATIONS: usize = 8;
 /// Maximum number of schemas visited for one call: a schema may refer to itself many times.
 const MAX_VISITS: usize = 5_000;
 /// Maximum number of checked elements of one array, and fields of one object.
@@ -19,7 +19,7 @@ const MAX_ITEMS: usize = 200;
 /// A violation of the tool's schema.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct SchemaViolation {
-    pub kind: ProblemKind,
+    pub kind: ViolationKind,
     /// The parameter, with dots and indices for nested values.
     pub parameter: String,
     pub detail: String,
@@ -27,7 +27,7 @@ pub(super) struct SchemaViolation {
 
 /// Kinds of violations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ProblemKind {
+pub(super) enum ViolationKind {
     Missing,
     Unknown,
     WrongType,
@@ -39,23 +39,23 @@ pub(super) enum ProblemKind {
 
 /// Validates the arguments of a call. An empty result means that no violation was found within the bounds.
 pub(super) fn check_arguments(schema: &Json, arguments: &Json) -> Vec<SchemaViolation> {
-    let mut check = ArgumentValidator { root: schema, problems: Vec::new(), visits: 0 };
+    let mut check = ArgumentValidator { root: schema, violations: Vec::new(), visits: 0 };
     check.check_value(schema, arguments, "", 0);
-    check.problems
+    check.violations
 }
 
 /// The state of one validation.
 struct ArgumentValidator<'s> {
     /// The whole schema, in which `$ref` is resolved.
     root: &'s Json,
-    problems: Vec<SchemaViolation>,
+    violations: Vec<SchemaViolation>,
     visits: usize,
 }
 
 impl<'s> ArgumentValidator<'s> {
-    fn report(&mut self, kind: ProblemKind, parameter: &str, detail: String) {
-        if self.problems.len() < MAX_PROBLEMS {
-            self.problems.push(SchemaViolation { kind, parameter: parameter.to_owned(), detail });
+    fn report(&mut self, kind: ViolationKind, parameter: &str, detail: String) {
+        if self.violations.len() < MAX_VIOLATIONS {
+            self.violations.push(SchemaViolation { kind, parameter: parameter.to_owned(), detail });
         }
     }
 
@@ -63,7 +63,7 @@ impl<'s> ArgumentValidator<'s> {
     fn check_value(&mut self, schema: &'s Json, value: &Json, path: &str, depth: usize) {
         let Some(schema) = schema.as_object() else { return };
         self.visits += 1;
-        if depth > MAX_SCHEMA_DEPTH || self.visits > MAX_VISITS || self.problems.len() >= MAX_PROBLEMS {
+        if depth > MAX_SCHEMA_DEPTH || self.visits > MAX_VISITS || self.violations.len() >= MAX_VIOLATIONS {
             return;
         }
         if let Some(target) = schema.get("$ref").and_then(Json::as_str).and_then(|name| self.resolve_ref(name)) {
@@ -76,10 +76,10 @@ impl<'s> ArgumentValidator<'s> {
         }
         for key in ["anyOf", "oneOf"] {
             if let Some(choices) = schema.get(key).and_then(Json::as_array).filter(|choices| !choices.is_empty()) {
-                self.one_of(choices, value, path, depth);
+                self.check_alternatives(choices, value, path, depth);
             }
         }
-        if !self.type_fits(schema, value, path) {
+        if !self.check_type(schema, value, path) {
             return;
         }
         self.check_limits(schema, value, path);
@@ -98,17 +98,17 @@ impl<'s> ArgumentValidator<'s> {
 
     /// Checks `anyOf` and `oneOf`: valid if any alternative is. Otherwise the violations of the best alternative are
     /// reported.
-    fn one_of(&mut self, choices: &'s [Json], value: &Json, path: &str, depth: usize) {
+    fn check_alternatives(&mut self, choices: &'s [Json], value: &Json, path: &str, depth: usize) {
         let mut least: Option<Vec<SchemaViolation>> = None;
         for choice in choices.iter().take(20) {
-            let mut check = ArgumentValidator { root: self.root, problems: Vec::new(), visits: self.visits };
+            let mut check = ArgumentValidator { root: self.root, violations: Vec::new(), visits: self.visits };
             check.check_value(choice, value, path, depth + 1);
             self.visits = check.visits;
-            if check.problems.is_empty() {
+            if check.violations.is_empty() {
                 return;
             }
-            if least.as_ref().is_none_or(|least| check.problems.len() < least.len()) {
-                least = Some(check.problems);
+            if least.as_ref().is_none_or(|least| check.violations.len() < least.len()) {
+                least = Some(check.violations);
             }
         }
         for problem in least.unwrap_or_default() {
@@ -122,7 +122,7 @@ impl<'s> ArgumentValidator<'s> {
     }
 
     /// Checks `type` and `enum`. Returns false after it has reported a violation.
-    fn type_fits(&mut self, schema: &Map<String, Json>, value: &Json, path: &str) -> bool {
+    fn check_type(&mut self, schema: &Map<String, Json>, value: &Json, path: &str) -> bool {
         let listed = schema.get("enum").and_then(Json::as_array);
         if let Some(listed) = listed {
             // Schemas of arrays often list what the elements may be.
@@ -136,7 +136,7 @@ impl<'s> ArgumentValidator<'s> {
                 return true;
             }
         }
-        let fits = |name: &str| type_fits(name, value);
+        let fits = |name: &str| match_type(name, value);
         let fit = match schema.get("type") {
             Some(Json::String(name)) => fits(name),
             Some(Json::Array(names)) if !names.is_empty() => {
@@ -153,7 +153,7 @@ impl<'s> ArgumentValidator<'s> {
                 let known: Vec<String> =
                     listed.into_iter().flatten().take(6).map(|known| quote_excerpt(&as_text(known))).collect();
                 self.report(
-                    ProblemKind::NotListed,
+                    ViolationKind::NotListed,
                     path,
                     format!("{} is none of {}", quote_excerpt(&as_text(value)), known.join(", ")),
                 );
@@ -161,7 +161,8 @@ impl<'s> ArgumentValidator<'s> {
             }
             TypeMatch::Yes => true,
             TypeMatch::AsText | TypeMatch::No => {
-                let kind = if fit == TypeMatch::AsText { ProblemKind::TextForValue } else { ProblemKind::WrongType };
+                let kind =
+                    if fit == TypeMatch::AsText { ViolationKind::TextForValue } else { ViolationKind::WrongType };
                 let wanted = match schema.get("type") {
                     Some(Json::String(name)) => name.clone(),
                     other => other.map(Json::to_string).unwrap_or_default(),
@@ -169,7 +170,12 @@ impl<'s> ArgumentValidator<'s> {
                 self.report(
                     kind,
                     path,
-                    format!("{} is {}, not {}", quote_excerpt(&as_text(value)), kind_of(value), quote_excerpt(&wanted)),
+                    format!(
+                        "{} is {}, not {}",
+                        quote_excerpt(&as_text(value)),
+                        json_type_name(value),
+                        quote_excerpt(&wanted)
+                    ),
                 );
                 false
             }
@@ -182,7 +188,7 @@ impl<'s> ArgumentValidator<'s> {
             && !is_listed(std::slice::from_ref(constant), value)
         {
             self.report(
-                ProblemKind::NotListed,
+                ViolationKind::NotListed,
                 path,
                 format!("{} is not {}", quote_excerpt(&as_text(value)), quote_excerpt(&as_text(constant))),
             );
@@ -200,7 +206,7 @@ impl<'s> ArgumentValidator<'s> {
         let Some((size, least, most, unit)) = size else { return };
         if limit(least).is_some_and(|least| size < least) || limit(most).is_some_and(|most| size > most) {
             let bound = limit(least).filter(|least| size < *least).or(limit(most)).unwrap_or_default();
-            self.report(ProblemKind::OutOfRange, path, format!("{size}{unit} is beyond the limit of {bound}"));
+            self.report(ViolationKind::OutOfRange, path, format!("{size}{unit} is beyond the limit of {bound}"));
         }
     }
 
@@ -209,9 +215,9 @@ impl<'s> ArgumentValidator<'s> {
         let within = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
         if let Some(required) = schema.get("required").and_then(Json::as_array) {
             for name in
-                required.iter().filter_map(Json::as_str).filter(|name| !fields.contains_key(*name)).take(MAX_PROBLEMS)
+                required.iter().filter_map(Json::as_str).filter(|name| !fields.contains_key(*name)).take(MAX_VIOLATIONS)
             {
-                self.report(ProblemKind::Missing, &within(name), "it is required".to_owned());
+                self.report(ViolationKind::Missing, &within(name), "it is required".to_owned());
             }
         }
         let properties = schema.get("properties").and_then(Json::as_object);
@@ -230,7 +236,7 @@ impl<'s> ArgumentValidator<'s> {
             match properties.and_then(|properties| properties.get(name)) {
                 Some(declared) => self.check_value(declared, value, &within(name), depth + 1),
                 None if !open => {
-                    self.report(ProblemKind::Unknown, &within(name), "the tool has no such parameter".to_owned())
+                    self.report(ViolationKind::Unknown, &within(name), "the tool has no such parameter".to_owned())
                 }
                 None => {}
             }
@@ -247,7 +253,7 @@ enum TypeMatch {
 }
 
 /// Matches a value with a type name. Also accepts the type names of Python frameworks.
-fn type_fits(name: &str, value: &Json) -> TypeMatch {
+fn match_type(name: &str, value: &Json) -> TypeMatch {
     let written = |fits: bool| if fits { TypeMatch::AsText } else { TypeMatch::No };
     let fits = match name.to_ascii_lowercase().as_str() {
         "string" | "str" => value.is_string(),
@@ -298,7 +304,7 @@ fn as_text(value: &Json) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-fn kind_of(value: &Json) -> &'static str {
+fn json_type_name(value: &Json) -> &'static str {
     match value {
         Json::Null => "null",
         Json::Bool(_) => "a boolean",
@@ -314,7 +320,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn kinds(schema: &Json, arguments: &Json) -> Vec<(ProblemKind, String)> {
+    fn kinds(schema: &Json, arguments: &Json) -> Vec<(ViolationKind, String)> {
         check_arguments(schema, arguments).into_iter().map(|problem| (problem.kind, problem.parameter)).collect()
     }
 
@@ -335,7 +341,7 @@ mod tests {
 
     #[test]
     fn each_kind_of_problem_is_found() {
-        use ProblemKind::*;
+        use ViolationKind::*;
         let found = |arguments| kinds(&trip(), &arguments);
         assert_eq!(found(json!({"from": "Oslo"})), [(Missing, "seats".into())]);
         assert_eq!(found(json!({"from": "Oslo", "seats": 1, "pets": 1})), [(Unknown, "pets".into())]);
@@ -354,12 +360,12 @@ mod tests {
             "rooms": {"type": "string", "enum": ["1", "2"]}, "mode": {"type": "weird"},
             "tags": {"type": "array", "enum": ["a", "b"]}, "note": {"type": "string", "default": null}}});
         assert_eq!(kinds(&schema, &json!({"rooms": 2, "mode": [1], "tags": ["a", "b"], "note": null})), []);
-        assert_eq!(kinds(&schema, &json!({"tags": ["c"]})), [(ProblemKind::NotListed, "tags".into())]);
+        assert_eq!(kinds(&schema, &json!({"tags": ["c"]})), [(ViolationKind::NotListed, "tags".into())]);
     }
 
     #[test]
     fn a_schema_without_parameters_takes_none_unless_it_says_so() {
-        let unknown = [(ProblemKind::Unknown, "x".to_owned())];
+        let unknown = [(ViolationKind::Unknown, "x".to_owned())];
         assert_eq!(kinds(&json!({"type": "object", "properties": {}}), &json!({"x": 1})), unknown);
         assert_eq!(kinds(&json!({"type": "object", "additionalProperties": true}), &json!({"x": 1})), []);
     }

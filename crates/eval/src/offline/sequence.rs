@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 use gradus_core::trajectory::TrajectoryStep;
 
-use super::answer_text::{admits_failure, asks_user};
+use super::answer_text::{asks_user, find_failure_admission};
 use super::call::is_malformed;
 use super::excerpt::quote_name;
 use super::failure::ToolFailureKind;
@@ -71,11 +71,9 @@ pub(super) fn judge_sequence(offline: &OfflineJudge<'_>) -> OfflineVerdict {
     };
     let all_fine = (0..steps.len()).all(|at| is_valid(at) && offline.has_succeeded(at) && is_needed(at));
     // An agent that admits a failure or asks a question may have stopped too early.
-    let is_answered = offline
-        .trajectory
-        .final_answer
-        .as_deref()
-        .is_some_and(|answer| !answer.trim().is_empty() && admits_failure(answer).is_none() && !asks_user(answer));
+    let is_answered = offline.trajectory.final_answer.as_deref().is_some_and(|answer| {
+        !answer.trim().is_empty() && find_failure_admission(answer).is_none() && !asks_user(answer)
+    });
     if all_fine && is_answered && !offline.trajectory.is_error {
         let explanation = match steps.len() {
             1 => "One call, which succeeded and whose result was used.".to_owned(),
@@ -92,8 +90,10 @@ pub(super) fn judge_sequence(offline: &OfflineJudge<'_>) -> OfflineVerdict {
 /// as needed.
 fn is_unasked_deletion(offline: &OfflineJudge<'_>, at: usize) -> bool {
     const ENDINGS: ActionFlags = DELETE | CANCEL | CLOSE;
-    let deletes = offline.find_tool(&offline.trajectory.steps[at]).is_some_and(|(_, tool)| tool.deeds & DELETE != 0);
-    let is_asked = |query: &AnalyzedText<'_>| query.announced.iter().any(|(_, deeds)| deeds & ENDINGS != 0);
+    let deletes =
+        offline.find_tool(&offline.trajectory.steps[at]).is_some_and(|(_, tool)| tool.action_flags & DELETE != 0);
+    let is_asked =
+        |query: &AnalyzedText<'_>| query.announced.iter().any(|(_, action_flags)| action_flags & ENDINGS != 0);
     deletes && !offline.query().is_some_and(is_asked)
 }
 
@@ -140,10 +140,10 @@ pub(super) fn find_repeats(offline: &OfflineJudge<'_>) -> Vec<Option<usize>> {
         let failure = offline.failure(at);
         let may_change = failure.is_none() && offline.find_tool(step).is_none_or(|(_, tool)| tool.may_change())
             // A command that failed or was stopped may have done part of its work.
-            || failure.is_some() && coding::runs_changes(step)
+            || failure.is_some() && coding::runs_changing_command(step)
             // Waiting changes nothing itself, but what is waited for does. After an error that tells the agent to
             // read a file again, the next read and the next attempt are not repetitions.
-            || coding::waits(step) || coding::demands_reading(step);
+            || coding::is_waiting_step(step) || coding::demands_reading(step);
         changes[at + 1] = changes[at] + u32::from(may_change);
         let call = ComparedCall::from(step);
         let Some(before) = call.fingerprint().and_then(|print| last.insert(print, at)) else { continue };
@@ -159,8 +159,14 @@ pub(super) fn find_repeats(offline: &OfflineJudge<'_>) -> Vec<Option<usize>> {
         // An edit that succeeded twice changed something twice: the replaced text was present again.
         let is_done_again = failure.is_none() && coding::edits_files(step);
         // Calls of one reply were made without knowing each other's results.
-        let is_parallel = offline.same_reply(at).any(|(other, _)| other == before);
-        if !has_changed_between && !is_retry && is_same && !is_parallel && !is_done_again && !coding::waits(step) {
+        let is_parallel = offline.reply_calls(at).any(|(other, _)| other == before);
+        if !has_changed_between
+            && !is_retry
+            && is_same
+            && !is_parallel
+            && !is_done_again
+            && !coding::is_waiting_step(step)
+        {
             repeats[at] = Some(before);
         }
     }

@@ -28,7 +28,7 @@ pub(super) fn judge_tool_choice(offline: &OfflineJudge<'_>, at: usize) -> Offlin
     if let Some(found) = named_objects::find_contradicted_thought(offline, at, thought) {
         let explanation = format!(
             "The thought speaks of {}, but {} is called with {} = {}.",
-            quote_excerpt(&found.said),
+            quote_excerpt(&found.named_instead),
             quote_excerpt(&step.tool),
             quote_excerpt(&found.parameter),
             quote_excerpt(&found.value)
@@ -68,7 +68,7 @@ fn find_planned_tool(offline: &OfflineJudge<'_>, at: usize, thought: &AnalyzedTe
     if find_tool_mentions(thought, &step.tool).any(|mention| mention.planned) {
         return NamedTool::Called;
     }
-    let in_reply = |name: &str| offline.same_reply(at).any(|(_, step)| step.tool == name);
+    let in_reply = |name: &str| offline.reply_calls(at).any(|(_, step)| step.tool == name);
     let mut last: Option<(usize, &str)> = None;
     for tool in &offline.index.tools {
         let planned =

@@ -33,7 +33,7 @@ pub(super) struct IndexedTool {
     /// Whether its name contains a verb that only reads: `post_search` searches.
     names_reading: bool,
     /// What it does, by its name and description.
-    pub deeds: ActionFlags,
+    pub action_flags: ActionFlags,
     pub schema: Option<Json>,
     /// Whether it executes arbitrary input (code, shell, SQL), so that it fits any intention.
     pub runs_anything: bool,
@@ -105,27 +105,27 @@ impl IndexedTool {
     fn new(name: &str, description: &str) -> IndexedTool {
         let mut stems: Vec<Box<str>> = Vec::new();
         let mut plain: Vec<String> = Vec::new();
-        split_words(own_name(name), |word| {
+        split_words(strip_tool_namespace(name), |word| {
             let word = word.to_lowercase();
             stems.push(stem_word(&word).into());
             plain.push(word);
         });
         let verb = stems.iter().position(|stem| vocabulary::lookup_actions(stem) != 0);
-        let mut deeds = verb.map_or(0, |verb| vocabulary::lookup_actions(&stems[verb]));
+        let mut action_flags = verb.map_or(0, |verb| vocabulary::lookup_actions(&stems[verb]));
         let about = AnalyzedText::new(take_prefix(description, 200));
         let told = about
             .words
             .iter()
             .filter(|word| word.sentence == 0)
             .take(6)
-            .map(|word| if &*word.plain == "new" { vocabulary::CREATE } else { word.deeds })
-            .filter(|deeds| *deeds != 0);
+            .map(|word| if &*word.plain == "new" { vocabulary::CREATE } else { word.action_flags })
+            .filter(|action_flags| *action_flags != 0);
         let told: Vec<ActionFlags> = told.collect();
-        if deeds == 0 {
-            deeds = told.first().copied().unwrap_or(0);
-        } else if told.contains(&vocabulary::CREATE) && deeds & vocabulary::CREATE != 0 {
+        if action_flags == 0 {
+            action_flags = told.first().copied().unwrap_or(0);
+        } else if told.contains(&vocabulary::CREATE) && action_flags & vocabulary::CREATE != 0 {
             // "Open a new ticket": the description decides which meaning of "open" is used.
-            deeds = vocabulary::CREATE;
+            action_flags = vocabulary::CREATE;
         }
         let says = |words: &[&str]| plain.iter().any(|word| words.contains(&word.as_str()));
         let code = [
@@ -170,18 +170,18 @@ impl IndexedTool {
         let nouns: Vec<Box<str>> = stems
             .iter()
             .enumerate()
-            .filter(|(at, stem)| Some(*at) != verb && !vocabulary::is_stop(&plain[*at]) && stem.len() > 1)
+            .filter(|(at, stem)| Some(*at) != verb && !vocabulary::is_stop_word(&plain[*at]) && stem.len() > 1)
             .map(|(_, stem)| stem.clone())
             .collect();
         IndexedTool {
             name: name.to_owned(),
             names_reading: stems.iter().any(|stem| {
-                let deeds = vocabulary::lookup_actions(stem);
-                deeds != 0 && deeds & !vocabulary::RETRIEVE == 0
+                let action_flags = vocabulary::lookup_actions(stem);
+                action_flags != 0 && action_flags & !vocabulary::RETRIEVE == 0
             }),
             verb: verb.map(|verb| stems[verb].clone()),
             nouns,
-            deeds,
+            action_flags,
             schema: None,
             runs_anything: says(&code) && says(&runner),
             hands_over,
@@ -197,24 +197,26 @@ impl IndexedTool {
     /// Whether a call may change something. A tool with an unknown action may.
     pub(super) fn may_change(&self) -> bool {
         self.runs_anything
-            || self.deeds == 0
-            || self.deeds & vocabulary::CHANGES != 0 && self.deeds & vocabulary::RETRIEVE == 0
-            || self.deeds & vocabulary::CREATE != 0
+            || self.action_flags == 0
+            || self.action_flags & vocabulary::CHANGES != 0 && self.action_flags & vocabulary::RETRIEVE == 0
+            || self.action_flags & vocabulary::CREATE != 0
     }
 
     /// Whether its name can mean a change: `return_order` is one, `return_value` may not be.
     pub(super) fn names_change(&self) -> bool {
-        !self.serves_any() && !self.names_reading && self.deeds & vocabulary::CHANGES & !vocabulary::RUN != 0
+        !self.serves_any() && !self.names_reading && self.action_flags & vocabulary::CHANGES & !vocabulary::RUN != 0
     }
 
     /// Whether its name clearly means a change. A tool with an unknown action does not.
     pub(super) fn surely_changes(&self) -> bool {
-        !self.serves_any() && self.deeds & vocabulary::CHANGES != 0 && self.deeds & vocabulary::RETRIEVE == 0
+        !self.serves_any()
+            && self.action_flags & vocabulary::CHANGES != 0
+            && self.action_flags & vocabulary::RETRIEVE == 0
     }
 }
 
 /// Returns the name without its namespace: `email.search_mails` searches, it does not send.
-fn own_name(name: &str) -> &str {
+fn strip_tool_namespace(name: &str) -> &str {
     let name = name.rsplit(['.', '/', ':']).next().unwrap_or(name);
     name.rsplit("__").next().unwrap_or(name)
 }
@@ -236,7 +238,7 @@ mod tests {
             tool("transfer_to_billing_agent", ""),
             tool("final_answer", ""),
         ]);
-        assert_eq!(index.tools[0].deeds, vocabulary::CREATE);
+        assert_eq!(index.tools[0].action_flags, vocabulary::CREATE);
         assert_eq!(index.tools[0].nouns, ["ticket".into()]);
         assert!(index.tools[0].may_change() && !index.tools[1].may_change());
         assert_eq!(index.tools[1].nouns, ["weath".into(), "forecast".into()]);

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use gradus_core::trajectory::TrajectoryStep;
 use serde_json::Value as Json;
 
-use super::identifiers::{IdentifierShape, TextIdentifier, shape_of};
+use super::identifiers::{IdentifierShape, TextIdentifier, classify_identifier};
 use super::words::{AnalyzedText, split_words, stem_word};
 
 /// Maximum number of compared scalar arguments of one call.
@@ -17,7 +17,7 @@ pub(super) struct ValueContradiction {
     pub parameter: String,
     pub value: String,
     /// What the text names instead.
-    pub said: String,
+    pub named_instead: String,
     /// The kind of what the text names.
     pub shape: Option<IdentifierShape>,
     /// Counts only if the value appears neither in the request nor in an earlier step.
@@ -93,7 +93,7 @@ pub(super) fn find_value_contradiction(
             Some(ValueContradiction {
                 parameter: (*parameter).to_owned(),
                 value: value.to_string(),
-                said: said.text.clone(),
+                named_instead: said.text.clone(),
                 shape: Some(said.shape),
                 is_doubtful: false,
             })
@@ -101,22 +101,22 @@ pub(super) fn find_value_contradiction(
         let doubtful =
             |said: &TextIdentifier| contradiction(said).map(|found| ValueContradiction { is_doubtful: true, ..found });
         // Commands and sentences contain names but are none.
-        let shape = shape_of(value).filter(|_| !value.contains(char::is_whitespace));
+        let shape = classify_identifier(value).filter(|_| !value.contains(char::is_whitespace));
         let found = match shape {
             Some(shape) if shape.is_exact() => {
                 let none_used =
                     text.identifiers.iter().filter(|said| said.shape == shape).all(|said| !used(&said.text));
                 unused(shape).filter(|_| none_used).and_then(contradiction)
             }
-            Some(IdentifierShape::Number) => other_number(text, parameter, value, nouns)
+            Some(IdentifierShape::Number) => find_other_number(text, parameter, value, nouns)
                 .filter(|said| !used(&said.text))
                 .and_then(contradiction)
-                .or_else(|| other_numbered(text, parameter).and_then(doubtful)),
-            Some(IdentifierShape::File | IdentifierShape::Path) => other_file(text, value)
+                .or_else(|| find_other_numbered(text, parameter).and_then(doubtful)),
+            Some(IdentifierShape::File | IdentifierShape::Path) => find_other_file(text, value)
                 .filter(|said| !used(&said.text))
                 .and_then(contradiction)
-                .or_else(|| longer_file(text, value).and_then(doubtful)),
-            _ => other_half(text, values, at).and_then(contradiction),
+                .or_else(|| find_longer_file(text, value).and_then(doubtful)),
+            _ => find_other_half(text, values, at).and_then(contradiction),
         };
         if found.is_some() {
             return found;
@@ -126,7 +126,7 @@ pub(super) fn find_value_contradiction(
 }
 
 /// Finds another number in the text: "issue 17" against `issue_number: 21`.
-fn other_number<'t>(
+fn find_other_number<'t>(
     text: &'t AnalyzedText<'_>,
     parameter: &str,
     value: &str,
@@ -152,7 +152,7 @@ fn other_number<'t>(
 }
 
 /// Finds the only numbered object of the text if it differs: "#17" against `issue_number: 21`.
-fn other_numbered<'t>(text: &'t AnalyzedText<'_>, parameter: &str) -> Option<&'t TextIdentifier> {
+fn find_other_numbered<'t>(text: &'t AnalyzedText<'_>, parameter: &str) -> Option<&'t TextIdentifier> {
     let mut names = false;
     split_words(parameter, |word| names |= matches!(&*word.to_lowercase(), "number" | "id" | "no" | "num"));
     let mut numbered = text.identifiers.iter().filter(|said| said.is_numbered);
@@ -162,7 +162,7 @@ fn other_numbered<'t>(text: &'t AnalyzedText<'_>, parameter: &str) -> Option<&'t
 
 /// Finds the file of the text that the value extends: `notes-old.md` if the text names `notes.md` and does not
 /// mention "old".
-fn longer_file<'t>(text: &'t AnalyzedText<'_>, value: &str) -> Option<&'t TextIdentifier> {
+fn find_longer_file<'t>(text: &'t AnalyzedText<'_>, value: &str) -> Option<&'t TextIdentifier> {
     let last = |path: &str| path.rsplit('/').next().unwrap_or_default().to_lowercase();
     let wanted = last(value);
     let (stem_of_wanted, extension) = wanted.split_once('.')?;
@@ -182,7 +182,7 @@ fn longer_file<'t>(text: &'t AnalyzedText<'_>, value: &str) -> Option<&'t TextId
 }
 
 /// Finds another file that the text names. A value that shares a word with the text may be meant by it.
-fn other_file<'t>(text: &'t AnalyzedText<'_>, value: &str) -> Option<&'t TextIdentifier> {
+fn find_other_file<'t>(text: &'t AnalyzedText<'_>, value: &str) -> Option<&'t TextIdentifier> {
     let last = |path: &str| path.trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_lowercase();
     let wanted = last(value);
     if !wanted.contains('.') {
@@ -210,7 +210,11 @@ fn other_file<'t>(text: &'t AnalyzedText<'_>, value: &str) -> Option<&'t TextIde
 }
 
 /// Finds `owner/name` in the text if two arguments give the same owner and another name.
-fn other_half<'t>(text: &'t AnalyzedText<'_>, values: &[ScalarArgument<'_>], at: usize) -> Option<&'t TextIdentifier> {
+fn find_other_half<'t>(
+    text: &'t AnalyzedText<'_>,
+    values: &[ScalarArgument<'_>],
+    at: usize,
+) -> Option<&'t TextIdentifier> {
     let value = &*values[at].value;
     if value.contains(char::is_whitespace) || !value.contains(char::is_alphabetic) {
         return None;
@@ -220,7 +224,7 @@ fn other_half<'t>(text: &'t AnalyzedText<'_>, values: &[ScalarArgument<'_>], at:
     let (owner, name) = first.text.split_once('/')?;
     // Arguments come in any order: one is the owner, none is the name, and this parameter takes a name.
     let given = |half: &str| values.iter().any(|other| other.value.eq_ignore_ascii_case(half));
-    let is_name = names_a_half(values[at].parameter);
+    let is_name = names_repository(values[at].parameter);
     if !given(owner) || given(name) || value.eq_ignore_ascii_case(owner) || !is_name {
         return None;
     }
@@ -240,7 +244,7 @@ pub(super) fn names_number(parameter: &str, noun: Option<&str>) -> bool {
 
 /// Whether a parameter takes the name of the container itself (`repo`, `project_name`), not of something inside it
 /// like a path, a branch or a title.
-pub(super) fn names_a_half(parameter: &str) -> bool {
+pub(super) fn names_repository(parameter: &str) -> bool {
     let mut last = String::new();
     let mut first = String::new();
     split_words(parameter, |word| {

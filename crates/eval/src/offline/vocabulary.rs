@@ -105,7 +105,7 @@ const VERBS: &[(ActionFlags, &str)] = &[
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct StemTraits {
     /// Its actions; 0 for unknown verbs.
-    pub deeds: ActionFlags,
+    pub action_flags: ActionFlags,
     /// It is the first word of a phrase in `PHRASES`.
     pub opens_phrase: bool,
 }
@@ -114,9 +114,9 @@ pub(super) struct StemTraits {
 pub(super) fn stem_traits(stem: &str) -> StemTraits {
     static TABLE: LazyLock<HashMap<String, StemTraits, RandomState>> = LazyLock::new(|| {
         let mut table: HashMap<String, StemTraits, RandomState> = HashMap::default();
-        for (deeds, stems) in VERBS {
+        for (action_flags, stems) in VERBS {
             for stem in stems.split_whitespace() {
-                table.entry(normalize_y_ending(stem.to_owned())).or_default().deeds = *deeds;
+                table.entry(normalize_y_ending(stem.to_owned())).or_default().action_flags = *action_flags;
             }
         }
         let openings = PHRASES.iter().flat_map(|(phrases, _)| phrases.split('|'));
@@ -133,11 +133,11 @@ pub(super) fn stem_traits(stem: &str) -> StemTraits {
 
 /// Returns the actions of a stem; 0 for unknown verbs.
 pub(super) fn lookup_actions(stem: &str) -> ActionFlags {
-    stem_traits(stem).deeds
+    stem_traits(stem).action_flags
 }
 
 /// Function words, and words that fill thoughts: they say nothing about the subject.
-const STOP: &str = "\
+const STOP_WORD_LIST: &str = "\
     didn haven doesn isn wasn won couldn wouldn don hasn aren shouldn weren hadn \
     observation format maybe perhaps probably today tomorrow nice good great looks \
     a an the this that these those it its i me my we us our you your they them their he she his her is \
@@ -152,19 +152,19 @@ const STOP: &str = "\
     output function parameter parameters argument arguments value values via like such well ok okay yes \
     more most other another new something thing things help able per etc";
 
-pub(super) fn is_stop(word: &str) -> bool {
+pub(super) fn is_stop_word(word: &str) -> bool {
     word_traits(word).has(STOPS)
 }
 
 /// Words after which the speaker announces an action: "I will", "let me", "we need to".
-const ANNOUNCING: &str = "will ll let lets shall should must need needs going gonna have try want wants can could \
+const ANNOUNCING_WORDS: &str = "will ll let lets shall should must need needs going gonna have try want wants can could \
     plan now first then next please would to";
 
 /// Announcing words that can also state what a thing will do.
 const MODALS: &str = "will shall should must can could would";
 
 /// Words that may stand between the announcement and its verb.
-const FILLING: &str = "i me us we you to now then first also again just try next simply and go ahead be able like \
+const FILLING_WORDS: &str = "i me us we you to now then first also again just try next simply and go ahead be able like \
     please kindly quickly directly still start begin by actually really once more will need \
     want help so use with";
 
@@ -191,7 +191,8 @@ impl WordTraits {
 pub(super) fn word_traits(word: &str) -> WordTraits {
     static TABLE: LazyLock<HashMap<&str, WordTraits, RandomState>> = LazyLock::new(|| {
         let mut table: HashMap<&str, WordTraits, RandomState> = HashMap::default();
-        let lists = [(STOP, STOPS), (ANNOUNCING, ANNOUNCES), (FILLING, FILLS), (MODALS, IS_MODAL)];
+        let lists =
+            [(STOP_WORD_LIST, STOPS), (ANNOUNCING_WORDS, ANNOUNCES), (FILLING_WORDS, FILLS), (MODALS, IS_MODAL)];
         for (words, list) in lists {
             for word in words.split_whitespace() {
                 let traits = table.entry(word).or_default();
@@ -219,7 +220,7 @@ pub(super) const PHRASES: &[(&str, ActionFlags)] = &[
 ];
 
 /// Phrases by which an answer admits a failure, in common languages of answers.
-pub(super) const OWNS_UP: &str = "\
+pub(super) const ADMISSION_PHRASES: &str = "\
     sorry|could not|couldn't|couldn’t|cannot|can't|can’t|can not|unable|not able|fail|error|\
     unfortunately|however|problem|denied|forbidden|not found|not possible|does not exist|\
     doesn't exist|doesn’t exist|not exist|no such|did not|didn't|didn’t|was not|wasn't|wasn’t|\

@@ -2,11 +2,11 @@
 
 /// Normalizes the ending, so that "query" and "queries" have the same stem.
 pub(super) fn normalize_y_ending(stem: String) -> String {
-    if is_soft(stem.as_bytes()) { replace_final_y(&stem) } else { stem }
+    if ends_in_consonant_y(stem.as_bytes()) { replace_final_y(&stem) } else { stem }
 }
 
 /// Whether a stem ends in a consonant and "y".
-pub(super) fn is_soft(stem: &[u8]) -> bool {
+pub(super) fn ends_in_consonant_y(stem: &[u8]) -> bool {
     matches!(stem, [.., before, b'y'] if stem.len() > 3 && !b"aeiou".contains(before))
 }
 

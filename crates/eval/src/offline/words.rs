@@ -1,16 +1,16 @@
 //! Splits texts for the rules: into sentences of stemmed words, and the identifiers between them.
 
-use crate::offline::word_form::{is_soft, replace_final_y};
+use crate::offline::word_form::{ends_in_consonant_y, replace_final_y};
 use std::borrow::Cow;
 
 use super::excerpt::{take_prefix, take_suffix};
-use super::identifiers::{TextIdentifier, read_chunk};
+use super::identifiers::{TextIdentifier, parse_identifier_chunk};
 use super::vocabulary::{self, ActionFlags, PHRASES, WordTraits};
 
 /// Maximum bytes analyzed at the beginning, which contains the subject of a thought.
-const HEAD: usize = 4_000;
+const HEAD_BYTES: usize = 4_000;
 /// Maximum bytes analyzed at the end, which contains the decision.
-const TAIL: usize = 3_000;
+const TAIL_BYTES: usize = 3_000;
 
 /// An analyzed request, thought or description.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub(super) struct AnalyzedWord<'a> {
     softened: Option<Box<str>>,
     /// Number of the sentence, from 0.
     pub sentence: u32,
-    pub deeds: ActionFlags,
+    pub action_flags: ActionFlags,
     pub traits: WordTraits,
     /// A function word, which says nothing about the subject.
     pub stop: bool,
@@ -62,8 +62,8 @@ impl<'a> AnalyzedText<'a> {
     }
 
     fn read(source: &'a str) -> AnalyzedText<'a> {
-        let (parts, whole) = if source.len() > HEAD + TAIL {
-            let (beginning, end) = (take_prefix(source, HEAD), take_suffix(source, TAIL));
+        let (parts, whole) = if source.len() > HEAD_BYTES + TAIL_BYTES {
+            let (beginning, end) = (take_prefix(source, HEAD_BYTES), take_suffix(source, TAIL_BYTES));
             ([beginning, end], Cow::Owned(format!("{beginning}\n{end}")))
         } else {
             ([source, ""], Cow::Borrowed(source))
@@ -71,22 +71,22 @@ impl<'a> AnalyzedText<'a> {
         let mut text = AnalyzedText {
             lower: String::new(),
             source: whole,
-            words: Vec::with_capacity(source.len().min(HEAD + TAIL) / 6),
+            words: Vec::with_capacity(source.len().min(HEAD_BYTES + TAIL_BYTES) / 6),
             identifiers: Vec::new(),
             announced: Vec::new(),
         };
         let mut sentence = 0;
         for line in parts.into_iter().flat_map(str::lines) {
-            sentence = text.take_line(line, sentence);
+            sentence = text.analyze_line(line, sentence);
         }
         text.join_phrases();
         text
     }
 
     /// Analyzes a line. Returns the number of the sentence that the next line begins with.
-    fn take_line(&mut self, line: &'a str, mut sentence: u32) -> u32 {
-        each_chunk(line, |chunk| {
-            self.take_chunk(chunk, sentence);
+    fn analyze_line(&mut self, line: &'a str, mut sentence: u32) -> u32 {
+        visit_chunks(line, |chunk| {
+            self.analyze_chunk(chunk, sentence);
             if ends_sentence(chunk) {
                 sentence += 1;
             }
@@ -95,30 +95,30 @@ impl<'a> AnalyzedText<'a> {
     }
 
     /// Splits text in mixed scripts, then analyzes each part.
-    fn take_chunk(&mut self, chunk: &'a str, sentence: u32) {
+    fn analyze_chunk(&mut self, chunk: &'a str, sentence: u32) {
         if chunk.is_ascii() {
-            return self.take_part(chunk, sentence);
+            return self.analyze_part(chunk, sentence);
         }
         for part in split_scripts(chunk) {
             if part.chars().any(is_unspaced_script) && !part.contains(['/', '.', '_', '@']) {
-                self.take_unspaced(part, sentence);
+                self.analyze_unspaced(part, sentence);
             } else {
-                self.take_part(part, sentence);
+                self.analyze_part(part, sentence);
             }
         }
     }
 
-    fn take_part(&mut self, part: &'a str, sentence: u32) {
-        let (identifier, speaks) = read_chunk(part, self.words.last().map(AnalyzedWord::stem));
+    fn analyze_part(&mut self, part: &'a str, sentence: u32) {
+        let (identifier, speaks) = parse_identifier_chunk(part, self.words.last().map(AnalyzedWord::stem));
         if let Some(identifier) = identifier {
             self.identifiers.push(identifier);
         }
         if speaks {
-            split_words(part, |word| self.take_word(word, sentence));
+            split_words(part, |word| self.analyze_word(word, sentence));
         }
     }
 
-    fn take_word(&mut self, word: &'a str, sentence: u32) {
+    fn analyze_word(&mut self, word: &'a str, sentence: u32) {
         let plain = if word.is_ascii() {
             match word.bytes().any(|byte| byte.is_ascii_uppercase()) {
                 true => Cow::Owned(word.to_ascii_lowercase()),
@@ -137,7 +137,7 @@ impl<'a> AnalyzedText<'a> {
             stem_bytes: bytes as u32,
             softened,
             sentence,
-            deeds: known.deeds,
+            action_flags: known.action_flags,
             traits,
             opens_phrase: known.opens_phrase,
         });
@@ -145,7 +145,7 @@ impl<'a> AnalyzedText<'a> {
 
     /// Analyzes text without spaces between words, such as Chinese and Japanese: pairs of characters (bigrams)
     /// replace words.
-    fn take_unspaced(&mut self, part: &'a str, sentence: u32) {
+    fn analyze_unspaced(&mut self, part: &'a str, sentence: u32) {
         let letters: Vec<char> = part.chars().filter(|letter| letter.is_alphanumeric()).collect();
         for pair in letters.windows(2) {
             let plain: String = pair.iter().collect();
@@ -156,7 +156,7 @@ impl<'a> AnalyzedText<'a> {
                 plain: Cow::Owned(plain),
                 softened: None,
                 sentence,
-                deeds: 0,
+                action_flags: 0,
                 stop: false,
             });
         }
@@ -178,8 +178,8 @@ impl<'a> AnalyzedText<'a> {
                     .is_some_and(|(one, two)| one == first && (*after.plain == *two || after.stem() == two))
             };
             let phrase = PHRASES.iter().find(|(phrases, _)| phrases.split('|').any(fits));
-            if let Some((_, deeds)) = phrase {
-                self.words[at].deeds = *deeds;
+            if let Some((_, action_flags)) = phrase {
+                self.words[at].action_flags = *action_flags;
             }
         }
     }
@@ -192,8 +192,8 @@ impl<'a> AnalyzedText<'a> {
             let before = before.filter(|before| before.sentence == word.sentence);
             let opens = before.is_none();
             // "The new page will close the old one": the action of a thing is not a plan.
-            let of_a_thing =
-                word.traits.has(vocabulary::IS_MODAL) && before.is_some_and(|before| !before.stop && before.deeds == 0);
+            let of_a_thing = word.traits.has(vocabulary::IS_MODAL)
+                && before.is_some_and(|before| !before.stop && before.action_flags == 0);
             let first = if word.traits.has(vocabulary::ANNOUNCES) && !of_a_thing {
                 at + 1
             } else if opens {
@@ -215,8 +215,8 @@ impl<'a> AnalyzedText<'a> {
             };
             // Plans are not announced in the third person: "also gets a name".
             let third_person = found.plain.ends_with('s') && !found.plain.ends_with("ss");
-            if found.deeds != 0 && !(opens && third_person) && !verbs.contains(&(verb, found.deeds)) {
-                verbs.push((verb, found.deeds));
+            if found.action_flags != 0 && !(opens && third_person) && !verbs.contains(&(verb, found.action_flags)) {
+                verbs.push((verb, found.action_flags));
             }
         }
         verbs
@@ -224,7 +224,7 @@ impl<'a> AnalyzedText<'a> {
 }
 
 /// Calls `take` for each chunk between white space.
-fn each_chunk<'t>(line: &'t str, mut take: impl FnMut(&'t str)) {
+fn visit_chunks<'t>(line: &'t str, mut take: impl FnMut(&'t str)) {
     if !line.is_ascii() {
         return line.split_whitespace().for_each(take);
     }
@@ -343,7 +343,7 @@ fn stem_bytes(word: &str) -> (usize, bool) {
     if stem.len() > 2 && stem.ends_with(b"e") {
         stem = &stem[..stem.len() - 1];
     }
-    (stem.len(), is_soft(stem))
+    (stem.len(), ends_in_consonant_y(stem))
 }
 
 /// "planned" becomes "plan", but "called" keeps its double letter.

@@ -11,7 +11,7 @@
 use std::fmt::Write;
 
 /// Maximum number of bytes that the delimiters add to a value.
-pub(super) const LENGTH: usize = 2 * (MARK_LETTERS + "<<data >>\n\n".len());
+pub(super) const MAX_DELIMITER_BYTES: usize = 2 * (MARK_LETTERS + "<<data >>\n\n".len());
 
 /// Number of letters of a mark. 16 of 26 letters are 75 bits: too many to find a text that contains its own mark.
 /// Hexadecimal digits would take two to three times as many tokens, in every block of every question.
@@ -43,7 +43,7 @@ pub(super) fn push_delimited(text: &mut String, value: &str) {
 }
 
 /// Appends text after a block, on a new line: the judge is instructed to accept a mark only as a whole line.
-pub(super) fn push_text(text: &mut String, more: &str) {
+pub(super) fn push_text_after_block(text: &mut String, more: &str) {
     if text.ends_with(">>") && !more.starts_with(['\n', '\r']) {
         text.push('\n');
     }

@@ -64,7 +64,7 @@ pub(crate) const BYTES_PER_TOKEN: usize = 3;
 const MAX_EARLIER_RESULT_BYTES: usize = 400;
 
 impl PromptWindow {
-    pub fn of_tokens(tokens: usize) -> Self {
+    pub fn from_tokens(tokens: usize) -> Self {
         PromptWindow { bytes: tokens.saturating_mul(BYTES_PER_TOKEN) }
     }
 }
@@ -100,18 +100,18 @@ pub fn explain_not_applicable(rubric: &Rubric, case: &EvaluationCase<'_>) -> Opt
     // A rubric that reads the answer can judge a run without calls.
     let has_answer = || {
         rubric.template.variables().any(|variable| variable == RubricVariable::FinalAnswer)
-            && values::is_there(RubricVariable::FinalAnswer, case)
+            && values::is_value_recorded(RubricVariable::FinalAnswer, case)
     };
     if rubric.subject == RubricSubject::Trajectory && case.trajectory.steps.is_empty() && !has_answer() {
         return Some("the agent called no tool".to_owned());
     }
-    if let Some(recorded) = rubric.unless.iter().find(|variable| values::is_there(**variable, case)) {
+    if let Some(recorded) = rubric.unless.iter().find(|variable| values::is_value_recorded(**variable, case)) {
         return Some(match recorded {
             RubricVariable::Thought => "the step has a thought, which other questions judge".to_owned(),
             other => format!("there is {} in the trace", other.name()),
         });
     }
-    let variable = rubric.requires.iter().find(|variable| !values::is_there(**variable, case))?;
+    let variable = rubric.requires.iter().find(|variable| !values::is_value_recorded(**variable, case))?;
     Some(match variable {
         RubricVariable::Thought => "the step has no thought".to_owned(),
         RubricVariable::OriginalQuestion => "the user's request is not in the trace".to_owned(),
@@ -151,7 +151,7 @@ impl PromptRenderer {
         let mut tail = Vec::new();
         for (at, piece) in pieces.iter().enumerate() {
             match piece {
-                RubricTemplatePiece::Text(text) if at < head => delimiter::push_text(&mut system, text),
+                RubricTemplatePiece::Text(text) if at < head => delimiter::push_text_after_block(&mut system, text),
                 RubricTemplatePiece::Variable(variable) if variable.is_shared() => {
                     let value = next.next().map_or("", String::as_str);
                     if at < head {
@@ -192,7 +192,13 @@ impl PromptRenderer {
             + self
                 .tail
                 .iter()
-                .map(|piece| if let RubricTemplatePiece::Text(text) = piece { text.len() } else { delimiter::LENGTH })
+                .map(|piece| {
+                    if let RubricTemplatePiece::Text(text) = piece {
+                        text.len()
+                    } else {
+                        delimiter::MAX_DELIMITER_BYTES
+                    }
+                })
                 .sum::<usize>();
         let room = self.window.bytes.saturating_sub(constant);
         let mut shortened = self.shortened.clone();
@@ -202,7 +208,7 @@ impl PromptRenderer {
         let mut next = filled.iter();
         for piece in &self.tail {
             match piece {
-                RubricTemplatePiece::Text(text) => delimiter::push_text(&mut user, text),
+                RubricTemplatePiece::Text(text) => delimiter::push_text_after_block(&mut user, text),
                 RubricTemplatePiece::Variable(_) => {
                     delimiter::push_delimited(&mut user, next.next().map_or("", String::as_str))
                 }

@@ -26,7 +26,7 @@ enum ToolRelevance {
 }
 
 /// The space is divided by this number to get the part that names of tools may take.
-const MAX_NAMES_SHARE: usize = 3;
+const NAMES_SHARE_DIVISOR: usize = 3;
 
 impl<'t> ToolListing<'t> {
     pub(super) fn new(tools: &'t [ToolDefinition], trajectory: &'t Trajectory) -> ToolListing<'t> {
@@ -91,7 +91,7 @@ impl<'t> ToolListing<'t> {
             return write_entries(&shown, room);
         }
         let quoted = QuotedText::new(names.join("\n"));
-        let size_of_names = quoted.len().min((room / MAX_NAMES_SHARE).max(NAMES_HEADING_BYTES));
+        let size_of_names = quoted.len().min((room / NAMES_SHARE_DIVISOR).max(NAMES_HEADING_BYTES));
         let mut out = write_entries(&shown, room.saturating_sub(size_of_names + NAMES_HEADING_BYTES));
         if !out.is_empty() {
             out.push('\n');

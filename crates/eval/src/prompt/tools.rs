@@ -62,43 +62,43 @@ pub(super) fn build_tool_entry(number: usize, tool: &ToolDefinition, detail: Too
 #[derive(Debug, Default)]
 pub struct ToolTexts {
     /// Definitions from the user's file. They take precedence over recorded ones of the same name.
-    given: Vec<ToolDefinition>,
+    user_definitions: Vec<ToolDefinition>,
     /// Texts that are appended to descriptions, by tool name.
     notes: BTreeMap<String, String>,
-    made: Vec<(Arc<[ToolDefinition]>, Arc<ToolText>)>,
+    rendered: Vec<(Arc<[ToolDefinition]>, Arc<ToolText>)>,
 }
 
 /// Maximum number of cached texts. An agent has a few sets of tools, but a store with many agents has many; the
 /// oldest entry is dropped.
-const KEPT: usize = 64;
+const MAX_CACHED_TOOL_TEXTS: usize = 64;
 
 impl ToolTexts {
-    pub fn new(given: Vec<ToolDefinition>, notes: BTreeMap<String, String>) -> Self {
-        ToolTexts { given, notes, made: Vec::new() }
+    pub fn new(user_definitions: Vec<ToolDefinition>, notes: BTreeMap<String, String>) -> Self {
+        ToolTexts { user_definitions, notes, rendered: Vec::new() }
     }
 
     /// Returns the text of a set of tools. Sets are compared by pointer first, since assembly shares them between
     /// trajectories.
     pub fn get_or_render(&mut self, tools: &Arc<[ToolDefinition]>) -> Arc<ToolText> {
-        let known = self.made.iter().rposition(|(set, _)| Arc::ptr_eq(set, tools) || set == tools);
+        let known = self.rendered.iter().rposition(|(set, _)| Arc::ptr_eq(set, tools) || set == tools);
         if let Some(at) = known {
-            return Arc::clone(&self.made[at].1);
+            return Arc::clone(&self.rendered[at].1);
         }
         let text = Arc::new(ToolText::new(self.complete_definitions(tools)));
-        if self.made.len() >= KEPT {
-            self.made.remove(0);
+        if self.rendered.len() >= MAX_CACHED_TOOL_TEXTS {
+            self.rendered.remove(0);
         }
-        self.made.push((Arc::clone(tools), Arc::clone(&text)));
+        self.rendered.push((Arc::clone(tools), Arc::clone(&text)));
         text
     }
 
     /// Merges recorded definitions with the user's: fields that the user's file leaves out keep their recorded value.
     fn complete_definitions(&self, tools: &Arc<[ToolDefinition]>) -> Arc<[ToolDefinition]> {
-        if self.given.is_empty() && self.notes.is_empty() {
+        if self.user_definitions.is_empty() && self.notes.is_empty() {
             return Arc::clone(tools);
         }
         let mut all: Vec<ToolDefinition> = tools.to_vec();
-        for tool in &self.given {
+        for tool in &self.user_definitions {
             match all.iter_mut().find(|known| known.name == tool.name) {
                 Some(known) => {
                     known.description = tool.description.clone().or_else(|| known.description.take());

@@ -18,12 +18,12 @@ const MAX_FAILURE_BYTES: usize = 2_000;
 const NO_TOOL: &str = "(No tool used)";
 
 /// Whether the trace recorded a non-blank value, for the `requires` of a rubric.
-pub(super) fn is_there(variable: RubricVariable, case: &EvaluationCase<'_>) -> bool {
+pub(super) fn is_value_recorded(variable: RubricVariable, case: &EvaluationCase<'_>) -> bool {
     let has = |text: Option<&str>| text.is_some_and(|text| !text.trim().is_empty());
     let step = case.step.and_then(|step| case.trajectory.steps.get(step));
     match variable {
         RubricVariable::OriginalQuestion => has(case.trajectory.query.as_deref()),
-        RubricVariable::Thought => has(thought_of_case(case)),
+        RubricVariable::Thought => has(find_case_thought(case)),
         RubricVariable::ToolCall => has(step.map(|step| step.tool.as_str())),
         RubricVariable::ActionInput => {
             step.is_some_and(|step| step.arguments.is_some() || step.arguments_raw.is_some())
@@ -33,7 +33,7 @@ pub(super) fn is_there(variable: RubricVariable, case: &EvaluationCase<'_>) -> b
         RubricVariable::ThoughtSequence => case.trajectory.steps.iter().any(|step| has(step.thought.as_deref())),
         RubricVariable::ToolSequence | RubricVariable::StepSequence => !case.trajectory.steps.is_empty(),
         RubricVariable::FailedCalls => case.trajectory.steps.iter().any(may_have_failed),
-        RubricVariable::NextStep => next_step(case).is_some(),
+        RubricVariable::NextStep => build_next_step(case).is_some(),
         RubricVariable::FinalAnswer => has(case.trajectory.final_answer.as_deref()),
         RubricVariable::ToolDefinitions => !case.tools.tools().is_empty(),
         RubricVariable::SystemPrompt => has(case.trajectory.system_prompt.as_deref()),
@@ -44,7 +44,7 @@ pub(super) fn is_there(variable: RubricVariable, case: &EvaluationCase<'_>) -> b
 }
 
 /// Returns the thought that a question is about: that of its step, or the one before the final answer.
-fn thought_of_case<'t>(case: &EvaluationCase<'t>) -> Option<&'t str> {
+fn find_case_thought<'t>(case: &EvaluationCase<'t>) -> Option<&'t str> {
     let trajectory = case.trajectory;
     if case.is_final_thought() {
         return trajectory.final_thought.as_deref();
@@ -127,7 +127,7 @@ fn resolve_variable<'t>(variable: RubricVariable, case: &EvaluationCase<'t>) -> 
     match variable {
         RubricVariable::OriginalQuestion => text(trajectory.query.as_deref()),
         RubricVariable::FinalAnswer => text(trajectory.final_answer.as_deref()),
-        RubricVariable::Thought => text(thought_of_case(case)),
+        RubricVariable::Thought => text(find_case_thought(case)),
         RubricVariable::ToolCall if case.is_final_thought() => PromptValue::Absent(NO_TOOL),
         RubricVariable::ToolCall => text(step.map(|step| step.tool.as_str())),
         RubricVariable::Observation => text(step.and_then(|step| step.observation.as_deref())),
@@ -155,7 +155,7 @@ fn resolve_variable<'t>(variable: RubricVariable, case: &EvaluationCase<'t>) -> 
         RubricVariable::ToolSequence => steps(call_fields, usize::MAX),
         RubricVariable::StepSequence => match trajectory.steps.as_slice() {
             [] => PromptValue::Absent("(the agent called no tool)"),
-            _ => steps(whole_step, usize::MAX),
+            _ => steps(earlier_step_fields, usize::MAX),
         },
         RubricVariable::FailedCalls => {
             let failed = trajectory.steps.iter().filter(|step| may_have_failed(step));
@@ -165,7 +165,7 @@ fn resolve_variable<'t>(variable: RubricVariable, case: &EvaluationCase<'t>) -> 
                 entries => PromptValue::Entries(entries),
             }
         }
-        RubricVariable::NextStep => match next_step(case) {
+        RubricVariable::NextStep => match build_next_step(case) {
             Some(entry) => PromptValue::Entries(vec![entry]),
             None => PromptValue::Absent(NOT_RECORDED),
         },
@@ -173,14 +173,14 @@ fn resolve_variable<'t>(variable: RubricVariable, case: &EvaluationCase<'t>) -> 
             // A later turn of a conversation is not the beginning: `{conversation}` has what came before.
             None | Some(0) if !trajectory.earlier_turns.is_empty() => PromptValue::Absent("(nothing in this turn)"),
             None | Some(0) => PromptValue::Absent("(nothing: this is the first step)"),
-            Some(step) => steps(whole_step, step),
+            Some(step) => steps(earlier_step_fields, step),
         },
     }
 }
 
 /// Builds the entry of what the agent did with a result: its next reply, which is a call or the answer. Calls of the
 /// same reply as the judged one were made before the result was known. `None` if nothing follows.
-fn next_step<'t>(case: &EvaluationCase<'t>) -> Option<PromptEntry<'t>> {
+fn build_next_step<'t>(case: &EvaluationCase<'t>) -> Option<PromptEntry<'t>> {
     let trajectory = case.trajectory;
     let after = trajectory.steps.get(case.step? + 1..)?;
     if let Some(step) = after.iter().find(|step| !step.parallel_with_previous) {
@@ -236,7 +236,7 @@ fn call_fields(step: &TrajectoryStep) -> Vec<EntryField<'_>> {
 }
 
 /// Returns the fields of an earlier step as context. Its result is cut so that a long history fits.
-fn whole_step(step: &TrajectoryStep) -> Vec<EntryField<'_>> {
+fn earlier_step_fields(step: &TrajectoryStep) -> Vec<EntryField<'_>> {
     let result = if step.is_error { "result (the call failed)" } else { "result" };
     let result = EntryField::new(result, step.observation.as_deref().map(Cow::Borrowed), NOT_RECORDED);
     vec![

@@ -16,7 +16,7 @@ use super::summary::{
 };
 use crate::evaluator::OUTCOME;
 use crate::evaluator::REQUEST_TO_TOOL;
-use crate::evaluator::{QUERY_TO_THOUGHT, SEQUENCE_OPTIMALITY, SIMULATOR, THOUGHT_TO_TOOL};
+use crate::evaluator::{QUERY_TO_THOUGHT, SEQUENCE_OPTIMALITY, SIMULATOR_JUDGE, THOUGHT_TO_TOOL};
 use crate::outcome::{OutcomeKind, OutcomeLine};
 use crate::run::{EvaluatorRecord, RunManifest, RunState};
 use crate::scale::ScoreScale;
@@ -164,7 +164,8 @@ impl SummaryBuilder {
         self.count_combined(trajectory, outcomes);
         self.agent_cost.add(trajectory);
         // Measurements of the simulator are not verdicts.
-        let is_wrong = |line: &&OutcomeLine| &*line.judge != SIMULATOR && self.ending_of(line) == QuestionStatus::Wrong;
+        let is_wrong =
+            |line: &&OutcomeLine| &*line.judge != SIMULATOR_JUDGE && self.ending_status(line) == QuestionStatus::Wrong;
         let wrong: Vec<&OutcomeLine> = outcomes.iter().filter(is_wrong).collect();
         self.count_flagged(&wrong);
         self.groups.add(trajectory, wrong);
@@ -216,13 +217,13 @@ impl SummaryBuilder {
     fn question_status(&self, outcomes: &[OutcomeLine], evaluator: &str, step: Option<u32>) -> QuestionStatus {
         let mut of_it = outcomes.iter().filter(|line| line.step_index == step && &*line.evaluator == evaluator);
         match of_it.next() {
-            Some(line) => self.ending_of(line),
+            Some(line) => self.ending_status(line),
             None if self.evaluator_index(evaluator).is_some() => QuestionStatus::Unasked,
             None => QuestionStatus::Absent,
         }
     }
 
-    fn ending_of(&self, line: &OutcomeLine) -> QuestionStatus {
+    fn ending_status(&self, line: &OutcomeLine) -> QuestionStatus {
         let is_right =
             || self.evaluator_index(&line.evaluator).is_some_and(|number| self.evaluators[number].is_right(line.score));
         match line.outcome {
@@ -282,7 +283,7 @@ impl SummaryBuilder {
             outcomes.iter().filter(|line| &*line.evaluator == THOUGHT_TO_TOOL && line.is_scored()).collect();
         for step in &trajectory.steps {
             let choice = choices.binary_search_by_key(&Some(step.index), |line| line.step_index);
-            let is_right = choice.ok().map(|at| self.ending_of(choices[at]) == QuestionStatus::Right);
+            let is_right = choice.ok().map(|at| self.ending_status(choices[at]) == QuestionStatus::Right);
             let entry = self.tools.entry(step.tool.clone()).or_insert_with(|| ToolUse {
                 tool: step.tool.clone(),
                 uses: 0,
@@ -299,7 +300,7 @@ impl SummaryBuilder {
 
     /// Collects wrong steps and trajectories. Verdicts on the same step become one finding.
     fn collect_findings(&mut self, trajectory: &Trajectory, outcomes: &[OutcomeLine]) {
-        let wrong = outcomes.iter().filter(|line| self.ending_of(line) == QuestionStatus::Wrong);
+        let wrong = outcomes.iter().filter(|line| self.ending_status(line) == QuestionStatus::Wrong);
         let mut found: Vec<ReportFinding> = Vec::new();
         for line in wrong {
             let verdict = FindingVerdict {

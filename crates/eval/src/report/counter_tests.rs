@@ -5,7 +5,7 @@ use gradus_core::trajectory::{Trajectory, TrajectoryStep};
 use super::counter::SummaryBuilder;
 use super::summary::{EvaluationSummary, FlaggedCounts};
 use crate::evaluator::{
-    OFFLINE, OUTCOME, QUERY_TO_THOUGHT, REQUEST_TO_TOOL, SEQUENCE_OPTIMALITY, SIMULATOR, THOUGHT_TO_TOOL,
+    OFFLINE_JUDGE, OUTCOME, QUERY_TO_THOUGHT, REQUEST_TO_TOOL, SEQUENCE_OPTIMALITY, SIMULATOR_JUDGE, THOUGHT_TO_TOOL,
 };
 use crate::outcome::{OutcomeKind, OutcomeLine};
 use crate::run::{EvaluatorRecord, RunManifest, RunState};
@@ -18,7 +18,7 @@ fn manifest() -> RunManifest {
         labels: vec![("good".to_owned(), 1.0), ("bad".to_owned(), 0.0)],
         rubric_hash: "h".to_owned(),
         phoenix_name: name.to_owned(),
-        judge: OFFLINE.to_owned(),
+        judge: OFFLINE_JUDGE.to_owned(),
     };
     RunManifest {
         run_id: "r".to_owned(),
@@ -32,7 +32,7 @@ fn manifest() -> RunManifest {
         started: "2026-03-02T09:41:07Z".to_owned(),
         ended: None,
         sources: Vec::new(),
-        judge: OFFLINE.to_owned(),
+        judge: OFFLINE_JUDGE.to_owned(),
         endpoint: None,
         panel: None,
         models: Vec::new(),
@@ -76,7 +76,7 @@ fn line(evaluator: &str, step_index: Option<u32>, sign: char) -> OutcomeLine {
         rule: None,
         remarks: Vec::new(),
         reason: (outcome != OutcomeKind::Scored).then(|| "because".to_owned()),
-        judge: OFFLINE.into(),
+        judge: OFFLINE_JUDGE.into(),
         rubric_hash: "h".into(),
         tokens: None,
         cost_usd: None,
@@ -148,6 +148,6 @@ fn flagged_steps_are_counted_also_where_the_whole_is_undecided() {
 fn measurements_of_the_simulator_flag_nothing() {
     let record = manifest();
     let mut builder = SummaryBuilder::new(&record);
-    builder.add(&Trajectory::default(), &[OutcomeLine { judge: SIMULATOR.into(), ..line(OUTCOME, None, '-') }]);
+    builder.add(&Trajectory::default(), &[OutcomeLine { judge: SIMULATOR_JUDGE.into(), ..line(OUTCOME, None, '-') }]);
     assert_eq!(builder.finish(&record).flagged, FlaggedCounts::default());
 }

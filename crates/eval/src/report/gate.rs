@@ -151,9 +151,11 @@ impl QualityGate {
             _ if !self.is_relative() => Ok(()),
             None => Err(GateError::NoBaseline { gate: self.to_string() }),
             Some(values) if values.contains_key(&metric) => Ok(()),
-            Some(values) => {
-                Err(GateError::NotInBaseline { gate: self.to_string(), known: list_near(values, &metric), metric })
-            }
+            Some(values) => Err(GateError::NotInBaseline {
+                gate: self.to_string(),
+                known: list_similar_metrics(values, &metric),
+                metric,
+            }),
         }
     }
 
@@ -250,7 +252,7 @@ impl QualityGate {
 }
 
 /// Lists the metrics of a baseline that resemble a metric: those of the same evaluator, else a few.
-fn list_near(values: &BTreeMap<String, f64>, metric: &str) -> String {
+fn list_similar_metrics(values: &BTreeMap<String, f64>, metric: &str) -> String {
     const MAX_LISTED: usize = 12;
     let stem = |name: &str| name.split(['{', '.']).next().unwrap_or_default().to_owned();
     let mut near: Vec<&str> = values.keys().map(String::as_str).filter(|name| stem(name) == stem(metric)).collect();

@@ -23,7 +23,7 @@ pub struct RunReader {
     prices: PriceTable,
     trajectories: LineFile,
     /// Offset and length of each trajectory's line, in the order of the source.
-    trajectory_places: Vec<(u64, u32)>,
+    trajectory_positions: Vec<(u64, u32)>,
     /// Trajectories that were written more than once. Some of their outcomes may be about steps that no longer exist.
     rewritten: BTreeSet<usize>,
     outcomes: LineFile,
@@ -47,23 +47,23 @@ impl RunReader {
     /// Indexes the files of a run. Missing files count as empty, and incomplete lines are skipped.
     pub fn open(folder: &RunFolder) -> Result<RunReader, RunFileError> {
         let mut numbers: HashMap<u128, usize> = HashMap::new();
-        let mut trajectory_places: Vec<(u64, u32)> = Vec::new();
+        let mut trajectory_positions: Vec<(u64, u32)> = Vec::new();
         let mut rewritten = BTreeSet::new();
         let trajectories = LineFile::open_and_scan(&folder.trajectories_path(), |line, place| {
             let Some(head) = TrajectoryHead::read(line) else { return };
             match numbers.entry(gradus_core::stable_digest(head.trajectory_id.as_bytes())) {
                 // The trajectory had grown when the run was resumed; its last version counts.
                 Entry::Occupied(known) => {
-                    trajectory_places[*known.get()] = place;
+                    trajectory_positions[*known.get()] = place;
                     rewritten.insert(*known.get());
                 }
                 Entry::Vacant(free) => {
-                    free.insert(trajectory_places.len());
-                    trajectory_places.push(place);
+                    free.insert(trajectory_positions.len());
+                    trajectory_positions.push(place);
                 }
             }
         })?;
-        let mut by_trajectory: Vec<Vec<OutcomePosition>> = vec![Vec::new(); trajectory_places.len()];
+        let mut by_trajectory: Vec<Vec<OutcomePosition>> = vec![Vec::new(); trajectory_positions.len()];
         let mut superseded = Vec::new();
         let evaluators = &folder.record.evaluators;
         let outcomes = LineFile::open_and_scan(&folder.outcomes_path(), |line, (at, length)| {
@@ -94,7 +94,7 @@ impl RunReader {
             record,
             prices,
             trajectories,
-            trajectory_places,
+            trajectory_positions,
             rewritten,
             outcomes,
             by_trajectory,
@@ -130,11 +130,11 @@ impl RunReader {
     ) -> Result<(), E> {
         let mut outcomes = Vec::new();
         for (number, places) in self.by_trajectory.iter().enumerate() {
-            let (at, length) = self.trajectory_places[number];
+            let (at, length) = self.trajectory_positions[number];
             let Some(trajectory) = self.trajectories.get::<Trajectory>(at, length)? else { continue };
             outcomes.clear();
             for place in places {
-                if place.is_of(&trajectory) {
+                if place.is_outcome_of(&trajectory) {
                     outcomes.extend(self.outcomes.get::<OutcomeLine>(place.at, place.length)?);
                 }
             }
@@ -146,14 +146,14 @@ impl RunReader {
     /// One trajectory with its outcomes. It scans the file, because the index holds only digests of ids.
     pub fn find_trajectory(&mut self, id: &str) -> Result<Option<(Trajectory, Vec<OutcomeLine>)>, RunFileError> {
         for (number, places) in self.by_trajectory.iter().enumerate() {
-            let (at, length) = self.trajectory_places[number];
+            let (at, length) = self.trajectory_positions[number];
             let Some(line) = self.trajectories.read_line(at, length)? else { continue };
             if JudgedHead::read(line).is_none_or(|head| head.trajectory_id != id) {
                 continue;
             }
             let Some(trajectory) = self.trajectories.get::<Trajectory>(at, length)? else { continue };
             let mut outcomes = Vec::new();
-            for place in places.iter().filter(|place| place.is_of(&trajectory)) {
+            for place in places.iter().filter(|place| place.is_outcome_of(&trajectory)) {
                 outcomes.extend(self.outcomes.get::<OutcomeLine>(place.at, place.length)?);
             }
             return Ok(Some((trajectory, outcomes)));
@@ -171,14 +171,14 @@ impl RunReader {
             return Ok(());
         }
         for (number, places) in self.by_trajectory.iter().enumerate() {
-            let (at, length) = self.trajectory_places[number];
+            let (at, length) = self.trajectory_positions[number];
             let Some(line) = self.trajectories.read_line(at, length)? else { continue };
             if TrajectoryHead::read(line).is_none_or(|head| !ids.contains(&*head.trajectory_id)) {
                 continue;
             }
             let Some(trajectory) = self.trajectories.get::<Trajectory>(at, length)? else { continue };
             let mut outcomes = Vec::new();
-            for place in places.iter().filter(|place| place.is_of(&trajectory)) {
+            for place in places.iter().filter(|place| place.is_outcome_of(&trajectory)) {
                 outcomes.extend(self.outcomes.get::<OutcomeLine>(place.at, place.length)?);
             }
             take(&trajectory, &outcomes);
@@ -210,7 +210,7 @@ impl RunReader {
     ) -> Result<(), RunFileError> {
         let mut verdicts = Vec::new();
         for (number, places) in self.by_trajectory.iter().enumerate() {
-            let (at, length) = self.trajectory_places[number];
+            let (at, length) = self.trajectory_positions[number];
             let Some(line) = self.trajectories.read_line(at, length)? else { continue };
             let Some(mut head) = JudgedHead::read(line) else { continue };
             head.estimate_cost(&self.prices);
@@ -218,7 +218,7 @@ impl RunReader {
                 self.rewritten.contains(&number).then(|| serde_json::from_slice(line).ok()).flatten();
             verdicts.clear();
             for place in places {
-                if steps.as_ref().is_none_or(|trajectory| place.is_of(trajectory))
+                if steps.as_ref().is_none_or(|trajectory| place.is_outcome_of(trajectory))
                     && let Some(line) = self.outcomes.read_line(place.at, place.length)?
                 {
                     verdicts.extend(read(line, usize::from(place.evaluator)));
@@ -234,7 +234,7 @@ impl RunReader {
 
 impl OutcomePosition {
     /// Whether the trajectory has the step that the outcome is about.
-    fn is_of(self, trajectory: &Trajectory) -> bool {
+    fn is_outcome_of(self, trajectory: &Trajectory) -> bool {
         self.step == u32::MAX
             || trajectory.steps.binary_search_by_key(&self.step, |step| step.index).is_ok()
             || trajectory.final_thought_index() == Some(self.step)
@@ -252,7 +252,7 @@ struct LineFile {
 }
 
 /// Bytes per read.
-const CHUNK: u64 = 256 << 10;
+const READ_CHUNK_BYTES: u64 = 256 << 10;
 
 impl LineFile {
     fn new(path: &Path, file: Option<File>) -> LineFile {
@@ -302,8 +302,8 @@ impl LineFile {
     fn load_chunk(&mut self, at: u64, end: u64) -> std::io::Result<()> {
         let Some(file) = &mut self.file else { return Ok(()) };
         // A quarter of the chunk is before the line, since outcomes arrive slightly out of order.
-        self.chunk_at = at.saturating_sub(CHUNK / 4);
-        let length = CHUNK.max(end - self.chunk_at);
+        self.chunk_at = at.saturating_sub(READ_CHUNK_BYTES / 4);
+        let length = READ_CHUNK_BYTES.max(end - self.chunk_at);
         file.seek(SeekFrom::Start(self.chunk_at))?;
         self.chunk.clear();
         file.take(length).read_to_end(&mut self.chunk)?;

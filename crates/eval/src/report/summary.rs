@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::agent_cost::AgentCost;
 use super::failure_group::FailureGroup;
 use super::panel_summary::PanelSummary;
-use crate::evaluator::{ARGUMENT_PROVENANCE, CALL_VALIDITY, OFFLINE, OUTCOME, RULES, SIMULATOR};
+use crate::evaluator::{ARGUMENT_PROVENANCE, CALL_VALIDITY, OFFLINE_JUDGE, OUTCOME, RULES_JUDGE, SIMULATOR_JUDGE};
 use crate::outcome::{OutcomeKind, TokenCount};
 use crate::run::EarlyGateRecord;
 use gradus_stats::calibration::ShareEstimator;
@@ -20,7 +20,7 @@ use gradus_stats::interval::ConfidenceInterval;
 const CONFIRMING_RULES: [&str; 3] = [OUTCOME, CALL_VALIDITY, ARGUMENT_PROVENANCE];
 
 /// Judges that are not models: their errors are published, or there are none.
-const KNOWN_INSTRUMENTS: [&str; 4] = [OFFLINE, RULES, SIMULATOR, "none"];
+const NON_MODEL_JUDGES: [&str; 4] = [OFFLINE_JUDGE, RULES_JUDGE, SIMULATOR_JUDGE, "none"];
 
 /// The document that `gradus eval --json` writes.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -239,15 +239,15 @@ impl MetricResult {
     }
 
     /// Whether the verdicts are flags of rules: such rules notice mistakes and never prove the absence of one.
-    pub fn is_flags_of_rules(&self) -> bool {
-        matches!(self.judge.as_str(), OFFLINE | RULES) && !CONFIRMING_RULES.contains(&self.name.as_str())
+    pub fn is_from_flagging_rules(&self) -> bool {
+        matches!(self.judge.as_str(), OFFLINE_JUDGE | RULES_JUDGE) && !CONFIRMING_RULES.contains(&self.name.as_str())
     }
 }
 
 impl MetricCalibration {
     /// Returns the calibration state of a judge's numbers before any calibration is applied.
     pub fn for_judge(judge: &str) -> Option<MetricCalibration> {
-        (!KNOWN_INSTRUMENTS.contains(&judge)).then_some(MetricCalibration::Uncalibrated)
+        (!NON_MODEL_JUDGES.contains(&judge)).then_some(MetricCalibration::Uncalibrated)
     }
 }
 
@@ -261,7 +261,7 @@ impl EvaluationSummary {
     /// The share of applicable questions that were not answered; `None` if there were none. Measurements of the
     /// simulator are not questions.
     pub fn failed_share(&self) -> Option<f64> {
-        let asked = || self.metrics.iter().filter(|metric| metric.judge != SIMULATOR);
+        let asked = || self.metrics.iter().filter(|metric| metric.judge != SIMULATOR_JUDGE);
         let failed: u64 = asked().map(|metric| metric.failed).sum();
         let asked: u64 = asked().map(|metric| metric.failed + metric.denominator).sum();
         (asked > 0).then(|| failed as f64 / asked as f64)

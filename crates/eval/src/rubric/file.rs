@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::labels::{RubricLabelError, RubricLabels, asked_labels};
+use super::labels::{RubricLabelError, RubricLabels, find_asked_labels};
 use super::template::{RubricTemplate, RubricTemplateError, RubricVariable};
 use super::{Rubric, RubricOrigin, RubricSubject};
 
@@ -44,7 +44,7 @@ pub enum RubricError {
 }
 
 /// Names that gates and tables already use: a gate on such a name would be ambiguous.
-const RESERVED: [&str; 31] = [
+const RESERVED_RUBRIC_NAMES: [&str; 31] = [
     "steps",
     "tokens",
     "latency",
@@ -81,8 +81,8 @@ const RESERVED: [&str; 31] = [
 ];
 
 /// Whether rubrics may not have this name.
-pub fn is_reserved(name: &str) -> bool {
-    RESERVED.contains(&name)
+pub fn is_reserved_name(name: &str) -> bool {
+    RESERVED_RUBRIC_NAMES.contains(&name)
 }
 
 /// The front matter. Unknown keys are errors, because a misspelled `requires` would silently change what is judged.
@@ -118,7 +118,7 @@ pub(super) fn parse_rubric(text: &str, origin: RubricOrigin) -> Result<Rubric, R
     if front.name.is_empty() || !front.name.chars().all(name_fits) {
         return Err(RubricError::Name(front.name));
     }
-    if is_reserved(&front.name) {
+    if is_reserved_name(&front.name) {
         return Err(RubricError::Reserved(front.name));
     }
     let labels = RubricLabels::new(front.labels)?;
@@ -128,7 +128,7 @@ pub(super) fn parse_rubric(text: &str, origin: RubricOrigin) -> Result<Rubric, R
     check_labels(prompt, &labels)?;
     let template = RubricTemplate::parse(prompt.trim_end())?;
     if front.applies_to == RubricSubject::Trajectory
-        && let Some(variable) = template.variables().find(|variable| variable.is_of_step())
+        && let Some(variable) = template.variables().find(|variable| variable.is_step_variable())
     {
         return Err(RubricError::StepVariable { variable: variable.name() });
     }
@@ -185,7 +185,7 @@ fn split_front_matter(text: &str) -> Option<(&str, &str)> {
 /// Compares the labels that the prompt asks for with the declared ones. If they differ, every answer would be
 /// unreadable or, worse, taken for a wrong one.
 fn check_labels(prompt: &str, labels: &RubricLabels) -> Result<(), RubricError> {
-    for asked in asked_labels(prompt) {
+    for asked in find_asked_labels(prompt) {
         if labels.find(&asked).is_none() {
             let declared = labels.names().collect::<Vec<_>>().join(", ");
             return Err(RubricError::UndeclaredLabel { asked, declared });

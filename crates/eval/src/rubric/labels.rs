@@ -108,10 +108,10 @@ pub(crate) fn normalize_label(text: &str) -> String {
 
 /// Returns the labels that a prompt asks for: what follows `LABEL:`, and what is quoted in a sentence about the
 /// answer. This is a heuristic: a prompt with other words yields nothing and is accepted.
-pub(super) fn asked_labels(prompt: &str) -> Vec<String> {
+pub(super) fn find_asked_labels(prompt: &str) -> Vec<String> {
     let mut asked = Vec::new();
     for line in prompt.lines() {
-        match behind_label(line) {
+        match text_after_label(line) {
             Some(rest) => asked.extend(parse_alternatives(rest)),
             None => line
                 .split_inclusive(['.', '!', '?'])
@@ -123,7 +123,7 @@ pub(super) fn asked_labels(prompt: &str) -> Vec<String> {
 }
 
 /// The text after `LABEL:` at the beginning of a line, with any markup around it.
-fn behind_label(line: &str) -> Option<&str> {
+fn text_after_label(line: &str) -> Option<&str> {
     let start = line.trim_start_matches(|c: char| !c.is_alphanumeric());
     let rest = start.get(..5).filter(|word| word.eq_ignore_ascii_case("label")).map(|_| &start[5..])?;
     let rest = rest.trim_start_matches(['*', '_', '`', ' ', '"']);

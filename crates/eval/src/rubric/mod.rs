@@ -6,7 +6,7 @@ mod labels;
 mod library;
 mod template;
 
-pub use file::{RubricError, is_reserved};
+pub use file::{RubricError, is_reserved_name};
 pub use labels::{RubricLabelError, RubricLabels};
 pub use library::{LibraryError, RubricLibrary};
 pub use template::{RubricTemplate, RubricTemplatePiece, RubricVariable};

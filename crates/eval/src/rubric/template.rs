@@ -78,7 +78,7 @@ impl RubricVariable {
     }
 
     /// Whether the variable exists only for a single step. Rubrics for trajectories may not use it.
-    pub fn is_of_step(self) -> bool {
+    pub fn is_step_variable(self) -> bool {
         matches!(
             self,
             RubricVariable::Thought

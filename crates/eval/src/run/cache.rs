@@ -98,7 +98,7 @@ impl VerdictCache {
         let read = self.reader.seek(SeekFrom::Start(at)).and_then(|_| self.reader.read_exact(&mut line));
         match read {
             // The file may have been replaced since it was indexed, so the key of the line is checked.
-            Ok(()) if line_key(&line) == Some(key) => Ok(serde_json::from_slice(&line).ok()),
+            Ok(()) if parse_line_key(&line) == Some(key) => Ok(serde_json::from_slice(&line).ok()),
             Ok(()) => Ok(None),
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
             Err(reason) => Err(RunFileError::new(&self.path, reason)),
@@ -154,7 +154,7 @@ fn index_cache_lines(file: &File) -> std::io::Result<HashMap<QuestionKey, (u64, 
             return Ok(index);
         }
         if line.ends_with(b"}\n")
-            && let Some(key) = line_key(&line)
+            && let Some(key) = parse_line_key(&line)
             && let Ok(length) = u32::try_from(length)
         {
             index.insert(key, (at, length));
@@ -164,7 +164,7 @@ fn index_cache_lines(file: &File) -> std::io::Result<HashMap<QuestionKey, (u64, 
 }
 
 /// The key at the beginning of a line; `None` for lines without one.
-pub(super) fn line_key(line: &[u8]) -> Option<QuestionKey> {
+pub(super) fn parse_line_key(line: &[u8]) -> Option<QuestionKey> {
     let digits = line.strip_prefix(b"{\"k\":\"")?.get(..33)?.strip_suffix(b"\"")?;
     u128::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok().map(QuestionKey)
 }

@@ -164,7 +164,7 @@ pub enum RunState {
 
 /// Maximum number of latest runs that are searched for one to resume, or for answers that the cache lost. Older ones
 /// are unlikely candidates, and a folder may contain thousands.
-pub(super) const MAX_RUNS_LOOKED_AT: usize = 100;
+pub(super) const MAX_SEARCHED_RUNS: usize = 100;
 
 impl StateFolder {
     /// Creates the folder if it does not exist.
@@ -211,7 +211,7 @@ impl StateFolder {
 
     /// Resumes the latest run with this fingerprint, if it is not finished and no process has locked it.
     pub fn resume_run(&self, fingerprint: &str) -> Option<RunFolder> {
-        for id in self.run_ids().into_iter().take(MAX_RUNS_LOOKED_AT) {
+        for id in self.run_ids().into_iter().take(MAX_SEARCHED_RUNS) {
             let Ok(folder) = self.read_run(&id) else { continue };
             if folder.record.fingerprint != fingerprint {
                 continue;

@@ -49,7 +49,7 @@ impl AppendLog {
         Ok(())
     }
 
-    /// Adds a line with a key before its fields, which `line_key` finds without parsing the line.
+    /// Adds a line with a key before its fields, which `parse_line_key` finds without parsing the line.
     pub(crate) fn add_keyed<T: Serialize>(&mut self, key: QuestionKey, line: &T) -> Result<(), RunFileError> {
         let start = self.buffer.len();
         self.add(line)?;

@@ -19,7 +19,7 @@ mod restore;
 mod run_name;
 
 pub use crate::run::question_key::QuestionKey;
-use cache::line_key;
+use cache::parse_line_key;
 pub use cache::{CachedVerdict, VerdictCache};
 pub use early_stop::EarlyGateRecord;
 pub use folder::{EvaluatorRecord, JudgeModelRecord, PanelRecord, RunFolder, RunManifest, RunState, StateFolder};

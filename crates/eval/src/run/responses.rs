@@ -63,7 +63,7 @@ pub struct JudgeAnswers {
     /// Key of the question of each outcome; of a question that was asked again, the last one.
     keys: HashMap<AnswerSubject, String>,
     /// Offset and length of the line with the text, by key.
-    places: HashMap<String, (u64, usize)>,
+    line_positions: HashMap<String, (u64, usize)>,
 }
 
 impl JudgeAnswers {
@@ -71,11 +71,11 @@ impl JudgeAnswers {
     pub fn open(folder: &RunFolder) -> Result<JudgeAnswers, RunFileError> {
         let path = folder.responses_path();
         let io = |reason| RunFileError::new(&path, reason);
-        let (mut keys, mut places) = (HashMap::new(), HashMap::new());
+        let (mut keys, mut line_positions) = (HashMap::new(), HashMap::new());
         let file = match File::open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                return Ok(JudgeAnswers { file: None, path, keys, places });
+                return Ok(JudgeAnswers { file: None, path, keys, line_positions });
             }
             Err(error) => return Err(io(error)),
         };
@@ -89,25 +89,25 @@ impl JudgeAnswers {
             }
             if let Ok(answer) = serde_json::from_slice::<JudgeAnswer>(&line) {
                 if answer.response.is_some() {
-                    places.insert(answer.k.clone(), (at, length));
+                    line_positions.insert(answer.k.clone(), (at, length));
                 }
                 keys.insert(digest_subject(&answer.trajectory_id, answer.step_index, &answer.evaluator), answer.k);
             }
             at += length as u64;
         }
-        Ok(JudgeAnswers { file: Some(file), path, keys, places })
+        Ok(JudgeAnswers { file: Some(file), path, keys, line_positions })
     }
 
     /// Returns the answer that an outcome was parsed from. `None` if no model was asked for it in this run.
     pub fn find_answer(&mut self, line: &OutcomeLine) -> Result<Option<JudgeAnswer>, RunFileError> {
         let subject = digest_subject(&line.trajectory_id, line.step_index, &line.evaluator);
-        let place = self.keys.get(&subject).and_then(|key| self.places.get(key)).copied();
+        let place = self.keys.get(&subject).and_then(|key| self.line_positions.get(key)).copied();
         self.read_answer(place)
     }
 
     /// The answer of one vote.
     pub fn find_vote_answer(&mut self, vote: &JudgeVote) -> Result<Option<JudgeAnswer>, RunFileError> {
-        let place = self.places.get(&vote.k).copied();
+        let place = self.line_positions.get(&vote.k).copied();
         self.read_answer(place)
     }
 

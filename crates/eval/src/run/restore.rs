@@ -4,14 +4,14 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, ErrorKind, Seek, SeekFrom};
 
-use super::folder::{MAX_RUNS_LOOKED_AT, RunFolder, StateFolder};
-use super::{CachedVerdict, QuestionKey, RunFileError, RunState, VerdictCache, line_key};
+use super::folder::{MAX_SEARCHED_RUNS, RunFolder, StateFolder};
+use super::{CachedVerdict, QuestionKey, RunFileError, RunState, VerdictCache, parse_line_key};
 use crate::outcome::{OutcomeKind, OutcomeLine};
 
 impl StateFolder {
     /// Restores answers from the outcomes of interrupted runs that no process has locked.
     pub fn restore_cache(&self, cache: &mut VerdictCache) -> Result<(), RunFileError> {
-        for id in self.run_ids().into_iter().take(MAX_RUNS_LOOKED_AT) {
+        for id in self.run_ids().into_iter().take(MAX_SEARCHED_RUNS) {
             let Ok(folder) = self.read_run(&id) else { continue };
             if folder.record.state == RunState::Running && !self.is_held(&id) {
                 folder.restore_cache(cache)?;
@@ -53,7 +53,7 @@ impl RunFolder {
                 break;
             }
             at += read as u64;
-            match line_key(&line) {
+            match parse_line_key(&line) {
                 Some(key) if cache.has(key) => {}
                 Some(key) => restore_answer(cache, key, &line)?,
                 None => restore_votes(cache, &line)?,

@@ -5,17 +5,17 @@ use std::collections::HashSet;
 use gradus_core::trajectory::Trajectory;
 use gradus_llm::CompletionUsage;
 
+use super::answered_questions::AnsweredQuestions;
 use super::panel::JudgePanel;
 use super::plan::{PreparedQuestion, QuestionPlanner};
-use super::progress_order::AnsweredQuestions;
 use super::question_selection::QuestionSelection;
 use crate::evaluator::Evaluator;
-use crate::judge::{ModelJudge, estimated_tokens};
+use crate::judge::{ModelJudge, estimate_prompt_tokens};
 use crate::prompt::ToolTexts;
 use crate::run::{QuestionKey, RunFileError, VerdictCache};
 
 /// Typical length of an answer in tokens: a few sentences and a label.
-pub const ANSWER_TOKENS: u64 = 150;
+pub const TYPICAL_ANSWER_TOKENS: u64 = 150;
 
 /// The questions of one evaluator.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -99,7 +99,7 @@ impl CostEstimator {
                 }
             }
             let Some(policy) = panel.escalation() else { continue };
-            let line = self.planner.line_of(job);
+            let line = self.planner.build_blank_line(job);
             let is_audited = policy.is_audited(&line.trajectory_id, line.step_index, &line.evaluator);
             let cost = self.add_ask(number, &policy.judge, &question, 0, is_audited)?;
             let estimate = &mut self.estimates[number];
@@ -123,14 +123,14 @@ impl CostEstimator {
             None => false,
         };
         let is_free = is_cached || !self.asked.insert(key);
-        let prompt = estimated_tokens(&question.prompt);
+        let prompt = estimate_prompt_tokens(&question.prompt);
         let estimate = &mut self.estimates[number];
         if is_certain {
             estimate.cached += u64::from(is_free);
             estimate.to_ask += u64::from(!is_free);
             estimate.prompt_tokens += if is_free { 0 } else { prompt };
         }
-        let usage = CompletionUsage { prompt, completion: ANSWER_TOKENS, cached_prompt: 0 };
+        let usage = CompletionUsage { prompt, completion: TYPICAL_ANSWER_TOKENS, cached_prompt: 0 };
         Ok(if is_free { Some(0.0) } else { judge.price.map(|price| price.cost_of_usage(usage)) })
     }
 

@@ -9,6 +9,7 @@ use gradus_llm::price::TokenPrice;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::answered_questions::AnsweredQuestions;
 use super::asked_question::{AskedQuestion, FinishedTask, JudgeAsk};
 use super::ballot::CastVote;
 use super::judge_health::JudgeHealth;
@@ -16,7 +17,6 @@ use super::ledger::{QuestionCost, RunLedger};
 use super::panel::JudgePanel;
 use super::plan::{JudgeJob, QuestionPlanner};
 use super::progress::{ProgressWatcher, RunProgress};
-use super::progress_order::AnsweredQuestions;
 use super::question_selection::QuestionSelection;
 use super::question_task::QuestionTask;
 use super::run_plan::{RunLimits, RunPlan, RunTermination};
@@ -28,7 +28,7 @@ use crate::shared::{QuestionCoordinator, QuestionIntent};
 
 /// Maximum number of questions that wait for the answer to an identical one. Beyond that, reading pauses, since each
 /// holds its trajectory.
-const MAX_WAITING: usize = 10_000;
+const MAX_WAITING_ASKS: usize = 10_000;
 
 /// The state of a run. Only the dispatching task touches it, so it needs no lock.
 pub(super) struct EvaluationRunner<'w> {
@@ -152,17 +152,17 @@ impl<'w> EvaluationRunner<'w> {
 
     /// Plans a trajectory: questions that need no model are answered at once, the rest is queued.
     pub(super) fn plan_trajectory(&mut self, mut trajectory: Trajectory) -> Result<(), RunFileError> {
-        let is_known = self.ledger.trajectory(&mut trajectory)?;
+        let is_known = self.ledger.store_trajectory(&mut trajectory)?;
         self.progress.trajectories += 1;
         let planned = self.planner.plan(trajectory, is_known);
         let questions = planned.answered.len() + planned.jobs.len();
         self.progress.planned += questions as u64;
-        self.ledger.planned(&planned.trajectory_id, questions);
+        self.ledger.set_question_count(&planned.trajectory_id, questions);
         for line in planned.answered {
             self.record_outcome(&line)?;
         }
         self.pending.extend(planned.jobs);
-        self.ledger.write_if_long()
+        self.ledger.write_if_large()
     }
 
     /// Whether questions wait to be started.
@@ -203,7 +203,7 @@ impl<'w> EvaluationRunner<'w> {
         let question = self.planner.prepare_question(&ask.job);
         let key = judge.question_key(&question.rubric.hash, &question.prompt, self.first_repeat + ask.repeat);
         if let Some(waiting) = self.waiting.get_mut(&key) {
-            if self.waiting_asks >= MAX_WAITING {
+            if self.waiting_asks >= MAX_WAITING_ASKS {
                 self.next_asks.push_front(ask);
                 return Ok(false);
             }
@@ -213,7 +213,7 @@ impl<'w> EvaluationRunner<'w> {
         }
         // A cached label that the rubric does not have comes from a corrupted file.
         if !self.ignore_cache
-            && let Some(verdict) = self.ledger.cached(key)?
+            && let Some(verdict) = self.ledger.find_cached_verdict(key)?
             && question.rubric.labels.score(&verdict.label).is_some()
         {
             self.record_cached(&ask, key, verdict, question.prompt.shortened)?;
@@ -223,7 +223,7 @@ impl<'w> EvaluationRunner<'w> {
             self.cast_missing_vote(&ask, key, reason)?;
             return Ok(true);
         }
-        let reserved_usd = judge.most_it_costs(&question.prompt).unwrap_or(0.0);
+        let reserved_usd = judge.max_question_cost_usd(&question.prompt).unwrap_or(0.0);
         match self.check_admission(reserved_usd) {
             QuestionAdmission::Now => {}
             QuestionAdmission::Later => {
@@ -238,13 +238,14 @@ impl<'w> EvaluationRunner<'w> {
         self.asked += 1;
         self.reserved_usd += reserved_usd;
         self.waiting.insert(key, Vec::new());
-        let turn = self.coordinator.clone().map(|coordinator| (coordinator, self.intent(&ask, key, reserved_usd)));
+        let turn =
+            self.coordinator.clone().map(|coordinator| (coordinator, self.build_intent(&ask, key, reserved_usd)));
         self.tasks.spawn(QuestionTask { ask, key, reserved_usd, judge, question, turn }.run());
         Ok(true)
     }
 
-    fn intent(&self, ask: &JudgeAsk, key: QuestionKey, max_cost_usd: f64) -> QuestionIntent {
-        let OutcomeLine { trajectory_id, step_index, rubric_hash, .. } = self.planner.line_of(&ask.job);
+    fn build_intent(&self, ask: &JudgeAsk, key: QuestionKey, max_cost_usd: f64) -> QuestionIntent {
+        let OutcomeLine { trajectory_id, step_index, rubric_hash, .. } = self.planner.build_blank_line(&ask.job);
         let judge = Arc::clone(self.health.name(ask.judge));
         QuestionIntent { key, trajectory_id, step_index, rubric_hash, judge, max_cost_usd }
     }
@@ -267,7 +268,7 @@ impl<'w> EvaluationRunner<'w> {
     }
 
     /// Upper bound in dollars of everything asked so far.
-    fn spent_at_most(&self) -> f64 {
+    fn max_spent_usd(&self) -> f64 {
         self.progress.cost_usd + self.unrecorded_usd + self.reserved_usd
     }
 
@@ -276,10 +277,10 @@ impl<'w> EvaluationRunner<'w> {
         if let Some(most) = self.limits.max_calls
             && self.asked >= most
         {
-            return QuestionAdmission::Never(calls_reached(most));
+            return QuestionAdmission::Never(describe_call_limit(most));
         }
         match self.limits.max_cost_usd {
-            Some(most) if self.spent_at_most() + cost_usd > most => {
+            Some(most) if self.max_spent_usd() + cost_usd > most => {
                 // Questions in flight usually cost less than their bound, so there may be room once they finish.
                 if self.tasks.is_empty() {
                     QuestionAdmission::Never(format!(
@@ -306,16 +307,16 @@ impl<'w> EvaluationRunner<'w> {
             Err(error) if error.is_cancelled() => return Ok(()),
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         };
-        let waiting = self.take_waiting(asked.key, asked.reserved_usd);
+        let waiting = self.end_in_flight(asked.key, asked.reserved_usd);
         let price = self.health.judge(asked.ask.judge).price;
         let is_endpoint_at_fault = matches!(asked.judgement.result, Err(JudgeFailure::Call(_)));
         self.count_cost(&asked, price, is_endpoint_at_fault);
-        if !self.judge_is_usable(&asked) {
+        if !self.update_judge_health(&asked) {
             // No outcome is recorded: the question stays open for the next run.
             return Ok(());
         }
         if let Some(verdict) = asked.cached_verdict() {
-            self.ledger.cache(asked.key, verdict)?;
+            self.ledger.store_verdict(asked.key, verdict)?;
         }
         let recorded = match asked.ask.ballot {
             Some(_) => {
@@ -327,7 +328,7 @@ impl<'w> EvaluationRunner<'w> {
         for ask in waiting {
             // Identical questions share the answer, which is paid for once.
             let effort = QuestionCost { is_endpoint_at_fault, ..QuestionCost::default() };
-            self.ledger.asked(ask.job.trajectory_id(), effort);
+            self.ledger.record_question_cost(ask.job.trajectory_id(), effort);
             let Some(line) = &recorded else {
                 self.cast_shared_vote(&ask, asked.key, &asked.judgement)?;
                 continue;
@@ -335,14 +336,14 @@ impl<'w> EvaluationRunner<'w> {
             let copy = self.planner.copied_line(&ask.job, line);
             self.record_outcome(&copy)?;
             if asked.judgement.raw_response.is_some() {
-                self.ledger.raw_response(&copy, asked.key, None)?;
+                self.ledger.store_raw_response(&copy, asked.key, None)?;
             }
         }
         Ok(())
     }
 
     /// Ends a question in flight: releases its reserved cost, and returns the questions that wait for its answer.
-    pub(super) fn take_waiting(&mut self, key: QuestionKey, reserved_usd: f64) -> Vec<JudgeAsk> {
+    pub(super) fn end_in_flight(&mut self, key: QuestionKey, reserved_usd: f64) -> Vec<JudgeAsk> {
         self.reserved_usd = (self.reserved_usd - reserved_usd).max(0.0);
         let waiting = self.waiting.remove(&key).unwrap_or_default();
         self.waiting_asks -= waiting.len();
@@ -355,12 +356,12 @@ impl<'w> EvaluationRunner<'w> {
         self.unrecorded_usd += cost_usd - reported_usd;
         let (calls, is_priced) = (asked.judgement.calls, price.is_some());
         let effort = QuestionCost { calls, cost_usd, is_priced, is_endpoint_at_fault };
-        self.ledger.asked(asked.ask.job.trajectory_id(), effort);
+        self.ledger.record_question_cost(asked.ask.job.trajectory_id(), effort);
     }
 
     /// Records whether the judge answered, and stops the run if it cannot continue. Returns false if the question
     /// stays open.
-    fn judge_is_usable(&mut self, asked: &AskedQuestion) -> bool {
+    fn update_judge_health(&mut self, asked: &AskedQuestion) -> bool {
         let number = asked.ask.judge;
         match &asked.judgement.result {
             Err(JudgeFailure::Endpoint(failure)) => {
@@ -373,7 +374,7 @@ impl<'w> EvaluationRunner<'w> {
             }
             Err(JudgeFailure::CallLimit) => {
                 let most = self.limits.max_calls.unwrap_or_default();
-                self.stopping.get_or_insert(RunTermination::Limit(calls_reached(most)));
+                self.stopping.get_or_insert(RunTermination::Limit(describe_call_limit(most)));
                 false
             }
             Ok(_) | Err(JudgeFailure::Case(_)) => {
@@ -393,31 +394,31 @@ impl<'w> EvaluationRunner<'w> {
     fn record_answer(&mut self, asked: &AskedQuestion, price: Option<TokenPrice>) -> Result<OutcomeLine, RunFileError> {
         let line = self.planner.judged_line(&asked.ask.job, &asked.judgement, price);
         match &asked.judgement.result {
-            Ok(_) => self.ledger.answered(&line, asked.key)?,
-            Err(_) => self.ledger.outcome(&line)?,
+            Ok(_) => self.ledger.store_model_outcome(&line, asked.key)?,
+            Err(_) => self.ledger.store_outcome(&line)?,
         }
         if let Some(text) = asked.judgement.raw_response.as_deref() {
-            self.ledger.raw_response(&line, asked.key, Some(text))?;
+            self.ledger.store_raw_response(&line, asked.key, Some(text))?;
         }
         self.notify_outcome(&line);
         if asked.judgement.raw_response.is_some() {
-            self.watcher.answer_time(&line, asked.elapsed);
+            self.watcher.on_answer_time(&line, asked.elapsed);
         }
         Ok(line)
     }
 
     pub(super) fn record_outcome(&mut self, line: &OutcomeLine) -> Result<(), RunFileError> {
-        self.ledger.outcome(line)?;
+        self.ledger.store_outcome(line)?;
         self.notify_outcome(line);
         Ok(())
     }
 
     fn notify_outcome(&mut self, line: &OutcomeLine) {
         self.progress.count_outcome(line);
-        self.watcher.outcome(line);
+        self.watcher.on_outcome(line);
     }
 }
 
-fn calls_reached(most: u64) -> String {
+fn describe_call_limit(most: u64) -> String {
     format!("the limit of {most} {} is reached", if most == 1 { "call" } else { "calls" })
 }

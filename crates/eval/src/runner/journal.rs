@@ -16,7 +16,7 @@ use crate::run::{AppendLog, CachedVerdict, JudgeAnswer, QuestionKey, RunFileErro
 /// Buffered bytes above which lines are written, if not earlier.
 const BATCH_BYTES: usize = 256 << 10;
 /// Maximum stored bytes of an observation: they are stored for reading, not for judging.
-const RESULT_BYTES: usize = 2_000;
+const MAX_STORED_RESULT_BYTES: usize = 2_000;
 
 /// The ledger of `gradus eval`: four append-only files and a thread that syncs them.
 pub(super) struct RunJournal {
@@ -37,7 +37,7 @@ impl RunJournal {
         let outcomes = AppendLog::open(&folder.outcomes_path())?;
         let path = folder.trajectories_path();
         // A resumed run reads its sources again. Trajectories that are already in the file are not written twice.
-        let known = known_lines(&path)?;
+        let known = read_line_digests(&path)?;
         let trajectories = AppendLog::open(&path)?;
         let syncer = JournalSyncer::start(vec![cache.clone_handle()?, outcomes.clone_handle()?]);
         let (responses, responses_path) = (None, folder.responses_path());
@@ -45,15 +45,16 @@ impl RunJournal {
     }
 
     /// Writes a trajectory with shortened observations. Returns whether an earlier process wrote the same one.
-    fn trajectory_without_tools(&mut self, trajectory: &Trajectory) -> Result<bool, RunFileError> {
+    fn write_trajectory(&mut self, trajectory: &Trajectory) -> Result<bool, RunFileError> {
         let short = |step: &TrajectoryStep| TrajectoryStep {
             observation: step.observation.as_deref().map(|text| {
-                let end = text.floor_char_boundary(RESULT_BYTES);
+                let end = text.floor_char_boundary(MAX_STORED_RESULT_BYTES);
                 if end < text.len() { format!("{} [...]", &text[..end]) } else { text.to_owned() }
             }),
             ..step.clone()
         };
-        let is_long = |step: &TrajectoryStep| step.observation.as_ref().is_some_and(|text| text.len() > RESULT_BYTES);
+        let is_long =
+            |step: &TrajectoryStep| step.observation.as_ref().is_some_and(|text| text.len() > MAX_STORED_RESULT_BYTES);
         if !trajectory.steps.iter().any(is_long) {
             return self.trajectories.add_unless_known(trajectory, &self.known);
         }
@@ -71,22 +72,27 @@ impl RunJournal {
 
 impl RunLedger for RunJournal {
     /// Tool definitions are omitted: they are long, and the same in most trajectories.
-    fn trajectory(&mut self, trajectory: &mut Trajectory) -> Result<bool, RunFileError> {
+    fn store_trajectory(&mut self, trajectory: &mut Trajectory) -> Result<bool, RunFileError> {
         let tools = std::mem::replace(&mut trajectory.tools, Arc::from([]));
-        let added = self.trajectory_without_tools(trajectory);
+        let added = self.write_trajectory(trajectory);
         trajectory.tools = tools;
         added
     }
 
-    fn outcome(&mut self, line: &OutcomeLine) -> Result<(), RunFileError> {
+    fn store_outcome(&mut self, line: &OutcomeLine) -> Result<(), RunFileError> {
         self.outcomes.add(line)
     }
 
-    fn answered(&mut self, line: &OutcomeLine, key: QuestionKey) -> Result<(), RunFileError> {
+    fn store_model_outcome(&mut self, line: &OutcomeLine, key: QuestionKey) -> Result<(), RunFileError> {
         self.outcomes.add_keyed(key, line)
     }
 
-    fn raw_response(&mut self, line: &OutcomeLine, key: QuestionKey, text: Option<&str>) -> Result<(), RunFileError> {
+    fn store_raw_response(
+        &mut self,
+        line: &OutcomeLine,
+        key: QuestionKey,
+        text: Option<&str>,
+    ) -> Result<(), RunFileError> {
         let log = match self.responses.take() {
             Some(log) => log,
             None => AppendLog::open(&self.responses_path)?,
@@ -94,11 +100,11 @@ impl RunLedger for RunJournal {
         self.responses.insert(log).add(&JudgeAnswer::new(line, key, text))
     }
 
-    fn cached(&mut self, key: QuestionKey) -> Result<Option<CachedVerdict>, RunFileError> {
+    fn find_cached_verdict(&mut self, key: QuestionKey) -> Result<Option<CachedVerdict>, RunFileError> {
         self.cache.get(key)
     }
 
-    fn cache(&mut self, key: QuestionKey, verdict: CachedVerdict) -> Result<(), RunFileError> {
+    fn store_verdict(&mut self, key: QuestionKey, verdict: CachedVerdict) -> Result<(), RunFileError> {
         self.cache.add(key, verdict)
     }
 
@@ -121,7 +127,7 @@ impl RunLedger for RunJournal {
         Ok(())
     }
 
-    fn write_if_long(&mut self) -> Result<(), RunFileError> {
+    fn write_if_large(&mut self) -> Result<(), RunFileError> {
         if self.outcomes.buffered_bytes() + self.trajectories.buffered_bytes() > BATCH_BYTES {
             self.write()
         } else {
@@ -145,7 +151,7 @@ impl RunLedger for RunJournal {
 }
 
 /// Digests of all lines of a file; empty if the file does not exist.
-fn known_lines(path: &Path) -> Result<HashSet<u128>, RunFileError> {
+fn read_line_digests(path: &Path) -> Result<HashSet<u128>, RunFileError> {
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(HashSet::new()),
@@ -160,13 +166,13 @@ fn known_lines(path: &Path) -> Result<HashSet<u128>, RunFileError> {
 /// A thread that waits for `fsync`, which may take tens of milliseconds.
 struct JournalSyncer {
     /// A queue of one request: requests while the thread is busy are merged.
-    wishes: mpsc::SyncSender<()>,
+    requests: mpsc::SyncSender<()>,
     thread: JoinHandle<()>,
 }
 
 impl JournalSyncer {
     fn start(files: Vec<File>) -> JournalSyncer {
-        let (wishes, received) = mpsc::sync_channel(1);
+        let (requests, received) = mpsc::sync_channel(1);
         let thread = std::thread::spawn(move || {
             let sync = || files.iter().for_each(|file| drop(file.sync_data()));
             while received.recv().is_ok() {
@@ -174,17 +180,17 @@ impl JournalSyncer {
             }
             sync();
         });
-        JournalSyncer { wishes, thread }
+        JournalSyncer { requests, thread }
     }
 
     fn request_sync(&self) {
         // A waiting request covers this one as well.
-        let _ = self.wishes.try_send(());
+        let _ = self.requests.try_send(());
     }
 
     /// Syncs a last time and waits for it.
     fn finish(self) {
-        drop(self.wishes);
+        drop(self.requests);
         let _ = self.thread.join();
     }
 }

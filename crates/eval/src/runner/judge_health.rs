@@ -7,9 +7,9 @@ use super::panel::JudgePanel;
 use crate::judge::ModelJudge;
 
 /// Maximum number of consecutive failures, after which a judge counts as dead.
-const FAILURES_IN_A_ROW: u32 = 50;
+const MAX_FAILURES_IN_A_ROW: u32 = 50;
 /// The same at the end of a run, when no further questions can show whether it recovered.
-const FAILURES_AT_THE_END: u32 = 10;
+const MAX_FAILURES_AT_END: u32 = 10;
 
 /// The judges of a run: the members of the panel, then the judge of the escalation.
 pub(super) struct JudgeHealth {
@@ -66,7 +66,7 @@ impl JudgeHealth {
         let state = &mut self.judges[number];
         state.failures_in_a_row += 1;
         state.last_failure.clone_from(&reason);
-        state.failures_in_a_row < FAILURES_IN_A_ROW || self.drop_judge(number, reason)
+        state.failures_in_a_row < MAX_FAILURES_IN_A_ROW || self.drop_judge(number, reason)
     }
 
     /// Stops asking the judge if the rest of the panel can decide. Returns false if it cannot.
@@ -82,8 +82,8 @@ impl JudgeHealth {
 
     /// Returns the last failure, if so many judges failed at the end of the run that no further question could be
     /// decided.
-    pub(super) fn death_at_the_end(&self) -> Option<&str> {
-        let is_failing = |state: &&JudgeState| state.failures_in_a_row >= FAILURES_AT_THE_END;
+    pub(super) fn find_failure_at_end(&self) -> Option<&str> {
+        let is_failing = |state: &&JudgeState| state.failures_in_a_row >= MAX_FAILURES_AT_END;
         let is_out = |state: &&JudgeState| is_failing(state) || state.dropped_because.is_some();
         let left = self.members().filter(|state| !is_out(state)).count();
         let is_panel_dead = left * 2 <= self.member_count;

@@ -22,22 +22,22 @@ pub struct QuestionCost {
 pub trait RunLedger {
     /// Stores a trajectory. Returns true if the run has stored exactly this one before, so that its earlier answers
     /// still hold.
-    fn trajectory(&mut self, trajectory: &mut Trajectory) -> Result<bool, RunFileError>;
+    fn store_trajectory(&mut self, trajectory: &mut Trajectory) -> Result<bool, RunFileError>;
 
     /// Sets the number of questions about a trajectory. As many outcomes follow, unless the run is stopped.
-    fn planned(&mut self, _trajectory_id: &str, _questions: usize) {}
+    fn set_question_count(&mut self, _trajectory_id: &str, _questions: usize) {}
 
     /// Records an outcome that cost nothing: by rules, from the cache, not applicable, or failed.
-    fn outcome(&mut self, line: &OutcomeLine) -> Result<(), RunFileError>;
+    fn store_outcome(&mut self, line: &OutcomeLine) -> Result<(), RunFileError>;
 
     /// Records the outcome of a question that a model answered. Its verdict was stored before.
-    fn answered(&mut self, line: &OutcomeLine, _key: QuestionKey) -> Result<(), RunFileError> {
-        self.outcome(line)
+    fn store_model_outcome(&mut self, line: &OutcomeLine, _key: QuestionKey) -> Result<(), RunFileError> {
+        self.store_outcome(line)
     }
 
     /// Stores the raw answer of the judge that the previous outcome was parsed from. `None` refers to the answer to
     /// an identical question, which was stored with the same key. By default answers are not stored.
-    fn raw_response(
+    fn store_raw_response(
         &mut self,
         _line: &OutcomeLine,
         _key: QuestionKey,
@@ -47,19 +47,19 @@ pub trait RunLedger {
     }
 
     /// Reports the cost of a question before its outcome, also if there will be no outcome.
-    fn asked(&mut self, _trajectory_id: &str, _effort: QuestionCost) {}
+    fn record_question_cost(&mut self, _trajectory_id: &str, _effort: QuestionCost) {}
 
     /// Looks up the verdict of an identical question of this or an earlier run.
-    fn cached(&mut self, key: QuestionKey) -> Result<Option<CachedVerdict>, RunFileError>;
+    fn find_cached_verdict(&mut self, key: QuestionKey) -> Result<Option<CachedVerdict>, RunFileError>;
 
     /// Stores a verdict for later runs.
-    fn cache(&mut self, key: QuestionKey, verdict: CachedVerdict) -> Result<(), RunFileError>;
+    fn store_verdict(&mut self, key: QuestionKey, verdict: CachedVerdict) -> Result<(), RunFileError>;
 
     /// Writes everything so far, so that it survives this process. The runner calls it after each batch of answers.
     fn write(&mut self) -> Result<(), RunFileError>;
 
     /// Writes if much is buffered. Called while planning, when no answers arrive.
-    fn write_if_long(&mut self) -> Result<(), RunFileError> {
+    fn write_if_large(&mut self) -> Result<(), RunFileError> {
         Ok(())
     }
 

@@ -8,6 +8,7 @@
 //! question of its own, and the last one turns the ballot into an outcome. A process that dies leaves the votes of open
 //! ballots in the cache.
 
+mod answered_questions;
 mod asked_question;
 mod ballot;
 mod estimate;
@@ -18,7 +19,6 @@ mod ledger;
 mod panel;
 mod plan;
 mod progress;
-mod progress_order;
 mod question_selection;
 mod question_task;
 mod rules;
@@ -27,11 +27,11 @@ mod run_plan;
 mod shared_questions;
 mod voting;
 
-pub use estimate::{ANSWER_TOKENS, CostEstimator, EvaluatorEstimate};
+pub use answered_questions::AnsweredQuestions;
+pub use estimate::{CostEstimator, EvaluatorEstimate, TYPICAL_ANSWER_TOKENS};
 pub use ledger::{QuestionCost, RunLedger};
 pub use panel::{DEFAULT_ESCALATION_REPEATS, EscalationPolicy, JudgePanel, MAX_VOTES, PanelError};
 pub use progress::{ProgressWatcher, RunProgress};
-pub use progress_order::AnsweredQuestions;
 pub use question_selection::QuestionSelection;
 pub use rules::RulesJudge;
 pub use run_plan::{RunLimits, RunPlan, RunTermination};
@@ -50,9 +50,9 @@ use journal::RunJournal;
 
 /// Maximum number of questions that are planned ahead: enough to show a total for most runs, few enough that their
 /// trajectories fit in memory.
-const PLANNED_AHEAD: usize = 500;
+const MAX_PLANNED_AHEAD: usize = 500;
 /// Interval of progress reports and of syncing the journal.
-const TICK: Duration = Duration::from_millis(200);
+const TICK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Interrupts a run: the first message lets questions in flight finish, the second one drops them.
 pub type InterruptReceiver = mpsc::UnboundedReceiver<()>;
@@ -82,7 +82,7 @@ pub async fn run_selected(
 ) -> Result<RunTermination, RunFileError> {
     let mut cache = cache;
     folder.restore_cache(&mut cache)?;
-    let done = progress_order::outcomes_in(folder)?;
+    let done = answered_questions::read_answered_questions(folder)?;
     let mut journal = RunJournal::open(folder, cache)?;
     let runner = EvaluationRunner::new(plan, &folder.record.run_id, done, &mut journal, watcher);
     run_all_questions(runner.with_selection(selection), trajectories, interrupts).await
@@ -121,7 +121,7 @@ async fn run_all_questions(
     mut trajectories: mpsc::Receiver<Vec<Trajectory>>,
     mut interrupts: InterruptReceiver,
 ) -> Result<RunTermination, RunFileError> {
-    let mut tick = tokio::time::interval(TICK);
+    let mut tick = tokio::time::interval(TICK_INTERVAL);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut source_ended = false;
     loop {
@@ -131,7 +131,7 @@ async fn run_all_questions(
             break;
         }
         // Reading pauses while enough questions are planned, which is the backpressure towards the source.
-        let wants_more = !source_ended && runner.stopping.is_none() && runner.pending.len() < PLANNED_AHEAD;
+        let wants_more = !source_ended && runner.stopping.is_none() && runner.pending.len() < MAX_PLANNED_AHEAD;
         let deadline = runner.deadline;
         tokio::select! {
             Some(joined) = runner.tasks.join_next(), if !runner.tasks.is_empty() => {
@@ -154,8 +154,8 @@ async fn run_all_questions(
                 }
             },
             _ = tick.tick() => runner.tick()?,
-            Some(()) = interrupts.recv() => runner.interrupt(),
-            () = sleep_until(deadline), if deadline.is_some() => runner.at_deadline(),
+            Some(()) = interrupts.recv() => runner.handle_interrupt(),
+            () = sleep_until(deadline), if deadline.is_some() => runner.handle_deadline(),
         }
     }
     runner.finish_run()

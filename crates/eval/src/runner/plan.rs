@@ -7,7 +7,7 @@ use gradus_core::trajectory::Trajectory;
 use gradus_llm::AnswerForm;
 use gradus_llm::price::TokenPrice;
 
-use super::progress_order::AnsweredQuestions;
+use super::answered_questions::AnsweredQuestions;
 use super::question_selection::QuestionSelection;
 use crate::evaluator::{EvaluationMethod, Evaluator};
 use crate::judge::JudgeResponse;
@@ -96,7 +96,7 @@ struct CachedRenderer {
 }
 
 /// Maximum number of cached renderers: sources with many different agents would fill the memory.
-const KEPT_RENDERERS: usize = 64;
+const MAX_CACHED_RENDERERS: usize = 64;
 
 impl QuestionPlanner {
     pub(super) fn new(
@@ -218,7 +218,7 @@ impl QuestionPlanner {
         let at = known.unwrap_or_else(|| {
             let window = self.window.unwrap_or(PromptWindow { bytes: usize::MAX });
             let renderer = PromptRenderer::new(rubric, &job.case(), window);
-            if self.renderers.len() >= KEPT_RENDERERS {
+            if self.renderers.len() >= MAX_CACHED_RENDERERS {
                 self.renderers.remove(0);
             }
             let (tools, system_prompt) = (Arc::clone(&job.tools), system_prompt.cloned());
@@ -242,7 +242,7 @@ impl QuestionPlanner {
             Ok(reading) => self.scored_outcome(job, reading.label.clone(), reading.explanation.clone()),
             Err(failure) => EvaluationOutcome::Failed { reason: failure.to_string() },
         };
-        let mut line = self.line_of(job).with(outcome);
+        let mut line = self.build_blank_line(job).with(outcome);
         line.tokens = judgement.usage.map(TokenCount::from_usage);
         line.cost_usd = price.zip(judgement.usage).map(|(price, usage)| price.cost_of_usage(usage));
         line.label_probability = judgement.label_probability;
@@ -260,7 +260,7 @@ impl QuestionPlanner {
         shortened: Vec<TruncatedValue>,
     ) -> OutcomeLine {
         let outcome = self.scored_outcome(job, verdict.label, verdict.explanation);
-        let mut line = self.line_of(job).with(outcome);
+        let mut line = self.build_blank_line(job).with(outcome);
         line.label_probability = verdict.label_probability;
         line.answered_by = verdict.answered_by;
         line.cached = true;
@@ -271,7 +271,7 @@ impl QuestionPlanner {
 
     /// The outcome line of a question that is identical to one that was sent. The cost stays with that one.
     pub(super) fn copied_line(&self, job: &JudgeJob, answered: &OutcomeLine) -> OutcomeLine {
-        let blank = self.line_of(job);
+        let blank = self.build_blank_line(job);
         OutcomeLine {
             run_id: blank.run_id,
             trajectory_id: blank.trajectory_id,
@@ -300,7 +300,7 @@ impl QuestionPlanner {
     }
 
     /// The line of a job without a result.
-    pub(super) fn line_of(&self, job: &JudgeJob) -> OutcomeLine {
+    pub(super) fn build_blank_line(&self, job: &JudgeJob) -> OutcomeLine {
         let index = step_number(&job.trajectory, job.step);
         self.blank_line(&self.evaluators[job.evaluator], &job.trajectory.trajectory_id.as_str().into(), index)
     }
@@ -325,7 +325,7 @@ impl QuestionPlanner {
             judge: Arc::clone(&evaluator.judge),
             rubric_hash: Arc::clone(&evaluator.hash),
             tokens: None,
-            cost_usd: if evaluator.asks_a_model() { None } else { Some(0.0) },
+            cost_usd: if evaluator.asks_model() { None } else { Some(0.0) },
             cached: false,
             calls: 0,
             shortened: Vec::new(),

@@ -39,12 +39,12 @@ impl RunProgress {
 /// Observes a run. Calls come from the dispatching task, so they must be short.
 pub trait ProgressWatcher {
     /// Called for every outcome, before it is necessarily on disk.
-    fn outcome(&mut self, _line: &OutcomeLine) {}
+    fn on_outcome(&mut self, _line: &OutcomeLine) {}
     /// Called for every question that a model answered in this process, with the time from its start to its verdict:
     /// waiting for a free slot, retries and repeated requests included.
-    fn answer_time(&mut self, _line: &OutcomeLine, _elapsed: Duration) {}
+    fn on_answer_time(&mut self, _line: &OutcomeLine, _elapsed: Duration) {}
     /// Called a few times a second. Everything that it counts as finished is on disk.
-    fn tick(&mut self, _progress: &RunProgress) {}
+    fn on_progress(&mut self, _progress: &RunProgress) {}
 }
 
 /// Ignores all progress.

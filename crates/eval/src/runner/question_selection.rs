@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use super::progress_order::digest_question;
+use super::answered_questions::digest_question;
 
 /// The questions of a run, by trajectory, step number and evaluator. Digests: a test may have many thousand cases.
 #[derive(Clone, Debug, Default)]

@@ -2,8 +2,8 @@
 
 use gradus_core::trajectory::Trajectory;
 
+use super::answered_questions::AnsweredQuestions;
 use super::plan::QuestionPlanner;
-use super::progress_order::AnsweredQuestions;
 use crate::evaluator::Evaluator;
 use crate::outcome::OutcomeLine;
 use crate::prompt::ToolTexts;
@@ -15,7 +15,7 @@ pub struct RulesJudge(QuestionPlanner);
 impl RulesJudge {
     /// Keeps the evaluators that need no model and ignores the others.
     pub fn new(run_id: &str, evaluators: &[Evaluator], tools: ToolTexts) -> RulesJudge {
-        let own = evaluators.iter().filter(|evaluator| !evaluator.asks_a_model()).cloned().collect();
+        let own = evaluators.iter().filter(|evaluator| !evaluator.asks_model()).cloned().collect();
         RulesJudge(QuestionPlanner::new(run_id, own, tools, None, AnsweredQuestions::default()))
     }
 

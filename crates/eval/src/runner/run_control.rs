@@ -10,7 +10,7 @@ use super::run_plan::RunTermination;
 use crate::run::RunFileError;
 
 /// How long a stopped run waits for the questions in flight, which are already paid for.
-const GRACE: Duration = Duration::from_secs(5);
+const GRACE_PERIOD: Duration = Duration::from_secs(5);
 
 impl EvaluationRunner<'_> {
     /// Writes results and then reports progress, so that everything that is shown as finished is on disk.
@@ -35,10 +35,10 @@ impl EvaluationRunner<'_> {
             loading = loading.max(client.loading_for());
         }
         (self.progress.calls, self.progress.limit, self.progress.loading) = (calls, limit, loading);
-        self.watcher.tick(&self.progress);
+        self.watcher.on_progress(&self.progress);
     }
 
-    pub(super) fn interrupt(&mut self) {
+    pub(super) fn handle_interrupt(&mut self) {
         // While the server is loading its model, no answers are expected.
         let is_loading = self.health.judges().any(|judge| judge.client.loading_for().is_some());
         if self.stopping == Some(RunTermination::Interrupted) || is_loading {
@@ -47,16 +47,16 @@ impl EvaluationRunner<'_> {
             return;
         }
         self.stopping = Some(RunTermination::Interrupted);
-        self.deadline = Some(Instant::now() + GRACE);
+        self.deadline = Some(Instant::now() + GRACE_PERIOD);
     }
 
     /// The first deadline stops the run and starts the grace period; the second one drops the questions in flight.
-    pub(super) fn at_deadline(&mut self) {
+    pub(super) fn handle_deadline(&mut self) {
         self.deadline = None;
         match (&self.stopping, self.limits.max_time) {
             (None, Some(time)) => {
                 self.stopping = Some(RunTermination::Limit(format!("the limit of {} s is reached", time.as_secs())));
-                self.deadline = Some(Instant::now() + GRACE);
+                self.deadline = Some(Instant::now() + GRACE_PERIOD);
             }
             _ => self.tasks.abort_all(),
         }
@@ -68,7 +68,7 @@ impl EvaluationRunner<'_> {
         self.close_open_ballots()?;
         self.ledger.close()?;
         self.report_progress();
-        let died = self.health.death_at_the_end().map(|reason| RunTermination::EndpointDied(reason.to_owned()));
+        let died = self.health.find_failure_at_end().map(|reason| RunTermination::EndpointDied(reason.to_owned()));
         Ok(self.stopping.take().or(died).unwrap_or(RunTermination::Finished))
     }
 }

@@ -16,7 +16,7 @@ impl EvaluationRunner<'_> {
         reserved_usd: f64,
         reason: &UnaskedReason,
     ) -> Result<(), RunFileError> {
-        let waiting = self.take_waiting(key, reserved_usd);
+        let waiting = self.end_in_flight(key, reserved_usd);
         if let UnaskedReason::Exhausted(reason) = reason {
             // No outcome is recorded: these questions stay open for the next run.
             self.stopping.get_or_insert_with(|| RunTermination::Limit(reason.clone()));
@@ -32,7 +32,7 @@ impl EvaluationRunner<'_> {
                 }
                 UnaskedReason::Refused(reason) | UnaskedReason::Exhausted(reason) => {
                     let outcome = EvaluationOutcome::Failed { reason: reason.clone() };
-                    let mut line = self.planner.line_of(&ask.job).with(outcome);
+                    let mut line = self.planner.build_blank_line(&ask.job).with(outcome);
                     line.cost_usd = Some(0.0);
                     self.record_outcome(&line)?;
                 }

@@ -76,7 +76,7 @@ impl EvaluationRunner<'_> {
         price: Option<TokenPrice>,
     ) -> Result<(), RunFileError> {
         if let Some(text) = judgement.raw_response.as_deref() {
-            self.ledger.raw_response(&self.planner.line_of(&ask.job), key, Some(text))?;
+            self.ledger.store_raw_response(&self.planner.build_blank_line(&ask.job), key, Some(text))?;
         }
         let vote = JudgeVote {
             cost_usd: price.zip(judgement.usage).map(|(price, usage)| price.cost_of_usage(usage)),
@@ -98,7 +98,7 @@ impl EvaluationRunner<'_> {
         judgement: &JudgeResponse,
     ) -> Result<(), RunFileError> {
         if judgement.raw_response.is_some() {
-            self.ledger.raw_response(&self.planner.line_of(&ask.job), key, None)?;
+            self.ledger.store_raw_response(&self.planner.build_blank_line(&ask.job), key, None)?;
         }
         let is_answered = judgement.result.is_ok();
         let vote = JudgeVote { cost_usd: Some(0.0), cached: is_answered, ..self.answered_vote(ask, key, judgement) };
@@ -178,7 +178,7 @@ impl EvaluationRunner<'_> {
         let reason = if ballot::is_unsure(&ballot.votes, policy.min_probability) {
             EscalationReason::Unsure
         } else {
-            let line = self.planner.line_of(&ballot.job);
+            let line = self.planner.build_blank_line(&ballot.job);
             if !policy.is_audited(&line.trajectory_id, line.step_index, &line.evaluator) {
                 return false;
             }
@@ -196,7 +196,7 @@ impl EvaluationRunner<'_> {
         let mut votes = ballot.votes;
         votes.sort_by_key(|cast| (cast.judge, cast.vote.repeat));
         let first = ballot::decide_votes(labels, &votes);
-        let mut line = self.planner.line_of(&ballot.job);
+        let mut line = self.planner.build_blank_line(&ballot.job);
         match (ballot.stage, ballot.last_vote) {
             (BallotStage::Escalated(reason), Some(last)) => {
                 let decision = ballot::decide_votes(labels, std::slice::from_ref(&last));
@@ -255,7 +255,7 @@ impl EvaluationRunner<'_> {
                 continue;
             }
             let reason = STOPPED.to_owned();
-            let line = self.planner.line_of(&ballot.job).with(EvaluationOutcome::Failed { reason });
+            let line = self.planner.build_blank_line(&ballot.job).with(EvaluationOutcome::Failed { reason });
             self.record_votes(line, votes)?;
         }
         Ok(())

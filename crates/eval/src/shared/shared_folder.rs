@@ -26,7 +26,7 @@ use crate::run::{CachedVerdict, QuestionKey, RunFileError};
 /// The version of the layout.
 const FORMAT: &str = "gradus shared folder 1\n";
 /// Number of lock files of questions. Two questions with the same file wait for each other, which is rare.
-const QUESTION_LOCKS: u128 = 4096;
+const QUESTION_LOCK_COUNT: u128 = 4096;
 /// Minimum and maximum wait between two checks of a lock or of the budget. It grows while there is nothing to do.
 const MIN_WAIT: Duration = Duration::from_millis(20);
 const MAX_WAIT: Duration = Duration::from_millis(500);
@@ -62,7 +62,7 @@ impl SharedFolder {
     }
 
     async fn begin(&self, key: QuestionKey, max_cost_usd: f64) -> Result<QuestionTurn, RunFileError> {
-        let number = key.to_u128() % QUESTION_LOCKS;
+        let number = key.to_u128() % QUESTION_LOCK_COUNT;
         let path = self.root.join("questions").join(format!("{number:03x}"));
         let lock = open_lock_file(&path)?;
         let mut wait = MIN_WAIT;

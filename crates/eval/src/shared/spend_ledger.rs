@@ -86,15 +86,15 @@ impl SpendLedger {
     }
 
     pub(super) fn reserve(&self, amount: SpendAmount) -> Result<Reservation, RunFileError> {
-        self.change(|state| {
-            if self.refusal(state.total().plus(amount)).is_none() {
+        self.update_state(|state| {
+            if self.find_exceeded_limit(state.total().plus(amount)).is_none() {
                 let own = state.reserved.entry(self.owner.clone()).or_default();
                 *own = own.plus(amount);
                 return Ok(Reservation::Granted);
             }
             self.settle_dead_processes(state)?;
             // Exceeded even if every call in flight cost nothing.
-            match self.refusal(state.spent.plus(amount)) {
+            match self.find_exceeded_limit(state.spent.plus(amount)) {
                 Some(reason) => Ok(Reservation::Refused(reason)),
                 None => Ok(Reservation::Later),
             }
@@ -103,7 +103,7 @@ impl SpendLedger {
 
     /// Replaces a reservation by what was spent.
     pub(super) fn settle(&self, reserved: SpendAmount, spent: SpendAmount) -> Result<(), RunFileError> {
-        self.change(|state| {
+        self.update_state(|state| {
             state.spent = state.spent.plus(spent);
             if let Some(own) = state.reserved.get_mut(&self.owner) {
                 *own = own.minus(reserved);
@@ -116,7 +116,7 @@ impl SpendLedger {
     }
 
     /// Returns why an amount exceeds a limit; `None` if it does not.
-    fn refusal(&self, total: SpendAmount) -> Option<String> {
+    fn find_exceeded_limit(&self, total: SpendAmount) -> Option<String> {
         if let Some(most) = self.limits.max_calls
             && total.calls > most
         {
@@ -144,7 +144,10 @@ impl SpendLedger {
         Ok(())
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut SpendState) -> Result<T, RunFileError>) -> Result<T, RunFileError> {
+    fn update_state<T>(
+        &self,
+        change: impl FnOnce(&mut SpendState) -> Result<T, RunFileError>,
+    ) -> Result<T, RunFileError> {
         let _lock = wait_for_lock(&self.folder.join("spend.lock"))?;
         let mut state = read_state(&self.folder)?;
         let changed = change(&mut state)?;

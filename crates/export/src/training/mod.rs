@@ -43,7 +43,7 @@ pub enum RunSelection {
 
 impl RunSelection {
     /// Returns why a run is not selected; `None` if it is.
-    fn reason_against(self, run: &GradedRun) -> Option<&'static str> {
+    fn explain_rejection(self, run: &GradedRun) -> Option<&'static str> {
         match self {
             RunSelection::All => None,
             RunSelection::Good if run.has_bad_verdict() => Some("has a bad verdict"),
@@ -106,7 +106,7 @@ struct RowWriter<'o> {
 impl RowWriter<'_> {
     /// Writes a row unless an equal one was written. `content` is what makes rows equal, but for the ids of calls.
     fn write_row(&mut self, row: &Json, content: &Json) -> io::Result<bool> {
-        if !self.written.insert(stable_digest(without_ids(content).to_string().as_bytes())) {
+        if !self.written.insert(stable_digest(without_call_ids(content).to_string().as_bytes())) {
             self.counts.duplicates += 1;
             return Ok(false);
         }
@@ -115,21 +115,21 @@ impl RowWriter<'_> {
         Ok(true)
     }
 
-    fn leave_out(&mut self, reason: &str) {
+    fn count_left_out(&mut self, reason: &str) {
         *self.counts.left_out.entry(reason.to_owned()).or_default() += 1;
     }
 }
 
 /// Returns a value without the ids of calls, which differ in every run.
-fn without_ids(value: &Json) -> Json {
+fn without_call_ids(value: &Json) -> Json {
     match value {
-        Json::Array(items) => items.iter().map(without_ids).collect(),
+        Json::Array(items) => items.iter().map(without_call_ids).collect(),
         Json::Object(object) if object.contains_key("role") || object.contains_key("function") => {
             let kept = object.iter().filter(|(key, _)| !matches!(key.as_str(), "id" | "tool_call_id"));
-            Json::Object(kept.map(|(key, value)| (key.clone(), without_ids(value))).collect())
+            Json::Object(kept.map(|(key, value)| (key.clone(), without_call_ids(value))).collect())
         }
         Json::Object(object) => {
-            Json::Object(object.iter().map(|(key, value)| (key.clone(), without_ids(value))).collect())
+            Json::Object(object.iter().map(|(key, value)| (key.clone(), without_call_ids(value))).collect())
         }
         other => other.clone(),
     }

@@ -14,12 +14,12 @@ use gradus_core::stable_digest;
 use gradus_core::trajectory::TrajectoryStep;
 use serde_json::{Value as Json, json};
 
-use super::{RowWriter, TrainingSettings, row_origin, without_ids};
+use super::{RowWriter, TrainingSettings, row_origin, without_call_ids};
 use crate::chat_form::{ChatForm, ChatShape, context_messages};
-use crate::graded_runs::{GradedRun, GradedRuns, StepQuality, replies};
+use crate::graded_runs::{GradedRun, GradedRuns, StepQuality, split_replies};
 
 /// Maximum number of pairs for one prompt: enough to learn the difference, and no prompt outweighs the others.
-const MAX_PAIRS_OF_PROMPT: usize = 4;
+const MAX_PAIRS_PER_PROMPT: usize = 4;
 
 /// A reply of a run.
 #[derive(Clone, Copy)]
@@ -48,17 +48,17 @@ pub(super) fn write_pairs(runs: &GradedRuns, settings: &TrainingSettings, rows: 
     let mut by_prompt: HashMap<u128, Vec<JudgedReply<'_>>> = HashMap::new();
     let mut order = Vec::new();
     for run in runs.iter() {
-        if let Some(reason) = runs.explain_missing_context(run).or_else(|| run.explain_gap()) {
-            rows.leave_out(reason);
+        if let Some(reason) = runs.explain_missing_context(run).or_else(|| run.explain_incomplete()) {
+            rows.count_left_out(reason);
             continue;
         }
         let start =
             json!([context_messages(runs, run, form), form.tools_field(&run.trajectory), run.trajectory.project]);
-        let mut digest = stable_digest(json!([without_ids(&start), run.trajectory.query]).to_string().as_bytes());
-        for steps in replies(&run.trajectory.steps) {
+        let mut digest = stable_digest(json!([without_call_ids(&start), run.trajectory.query]).to_string().as_bytes());
+        for steps in split_replies(&run.trajectory.steps) {
             let quality = reply_quality(run, steps);
             if quality == StepQuality::Unjudged {
-                rows.leave_out("a reply that was not judged");
+                rows.count_left_out("a reply that was not judged");
             } else {
                 let same = by_prompt.entry(digest).or_insert_with(|| {
                     order.push(digest);
@@ -67,7 +67,7 @@ pub(super) fn write_pairs(runs: &GradedRuns, settings: &TrainingSettings, rows: 
                 same.push(JudgedReply { run, steps, quality });
             }
             let results: Vec<_> = steps.iter().map(|step| &step.observation).collect();
-            let reply = without_ids(&form.reply_message(steps, true));
+            let reply = without_call_ids(&form.reply_message(steps, true));
             digest = stable_digest(format!("{digest:032x} {reply} {results:?}").as_bytes());
         }
     }
@@ -75,7 +75,9 @@ pub(super) fn write_pairs(runs: &GradedRuns, settings: &TrainingSettings, rows: 
         let Some(same) = by_prompt.remove(&digest) else { continue };
         write_sibling_pairs(runs, &same, form, rows)?;
     }
-    for run in runs.iter().filter(|run| runs.explain_missing_context(run).is_none() && run.explain_gap().is_none()) {
+    for run in
+        runs.iter().filter(|run| runs.explain_missing_context(run).is_none() && run.explain_incomplete().is_none())
+    {
         write_corrections(runs, run, form, rows)?;
     }
     Ok(())
@@ -112,7 +114,7 @@ fn write_sibling_pairs(
     let mut tried = 0;
     for rejected in wrong {
         for chosen in right.iter().filter(|chosen| !std::ptr::eq(chosen.run, rejected.run)) {
-            if tried == MAX_PAIRS_OF_PROMPT {
+            if tried == MAX_PAIRS_PER_PROMPT {
                 return Ok(());
             }
             tried += 1;
@@ -136,7 +138,7 @@ fn write_sibling_pairs(
 
 /// Pairs of a wrong call and the next call of the same tool, which was found right.
 fn write_corrections(runs: &GradedRuns, run: &GradedRun, form: ChatForm, rows: &mut RowWriter<'_>) -> io::Result<()> {
-    let steps: Vec<&[TrajectoryStep]> = replies(&run.trajectory.steps).collect();
+    let steps: Vec<&[TrajectoryStep]> = split_replies(&run.trajectory.steps).collect();
     for pair in steps.windows(2) {
         let ([wrong], [right]) = (pair[0], pair[1]) else { continue };
         let is_correction = wrong.tool == right.tool
@@ -152,7 +154,7 @@ fn write_corrections(runs: &GradedRuns, run: &GradedRun, form: ChatForm, rows: &
         let prompt = prompt_before(runs, run, pair[0], form);
         let known = format!("{} {}", Json::from(prompt.clone()), wrong.arguments_text().unwrap_or_default());
         if !right.arguments.as_ref().is_some_and(|arguments| has_known_values(arguments, &known)) {
-            rows.leave_out("a correction with a value that only the error told");
+            rows.count_left_out("a correction with a value that only the error told");
             continue;
         }
         let pair = PreferencePair {
@@ -186,8 +188,8 @@ fn has_known_values(value: &Json, known: &str) -> bool {
 
 /// Writes a pair, unless both sides say the same.
 fn write_pair(pair: PreferencePair, form: ChatForm, rows: &mut RowWriter<'_>) -> io::Result<()> {
-    if without_ids(&pair.chosen) == without_ids(&pair.rejected) {
-        rows.leave_out("both replies of a pair are the same");
+    if without_call_ids(&pair.chosen) == without_call_ids(&pair.rejected) {
+        rows.count_left_out("both replies of a pair are the same");
         return Ok(());
     }
     let content = json!([pair.prompt, pair.chosen, pair.rejected]);

@@ -16,11 +16,11 @@ pub(super) fn write_reward_rows(
 ) -> io::Result<()> {
     for run in runs.iter() {
         if run.verdicts.is_empty() && run.trajectory.annotations.is_empty() {
-            rows.leave_out("not judged");
+            rows.count_left_out("not judged");
             continue;
         }
-        if let Some(reason) = runs.explain_missing_context(run).or_else(|| run.explain_gap()) {
-            rows.leave_out(reason);
+        if let Some(reason) = runs.explain_missing_context(run).or_else(|| run.explain_incomplete()) {
+            rows.count_left_out(reason);
             continue;
         }
         let mut messages = context_messages(runs, run, settings.form);
@@ -35,7 +35,7 @@ pub(super) fn write_reward_rows(
             "evaluation_result": {
                 "score": score.unwrap_or(0.0),
                 "is_score_valid": score.is_some(),
-                "reason": reasons(run.run_verdicts()),
+                "reason": join_explanations(run.run_verdicts()),
                 "metrics": metrics(run.run_verdicts()),
                 "step_outputs": outputs,
             },
@@ -64,7 +64,7 @@ fn step_output(run: &GradedRun, at: usize, step_index: u32) -> Json {
         "base_reward": reward.unwrap_or(0.0),
         "terminated": at + 1 == run.trajectory.steps.len(),
         "metrics": metrics,
-        "reason": reasons(run.step_verdicts(step_index)),
+        "reason": join_explanations(run.step_verdicts(step_index)),
     })
 }
 
@@ -82,7 +82,7 @@ fn metrics<'v>(verdicts: impl Iterator<Item = &'v RunVerdict>) -> Map<String, Js
 }
 
 /// Joins the explanations, each after the name of its evaluator.
-fn reasons<'v>(verdicts: impl Iterator<Item = &'v RunVerdict>) -> String {
+fn join_explanations<'v>(verdicts: impl Iterator<Item = &'v RunVerdict>) -> String {
     let reason = |verdict: &RunVerdict| {
         let text = verdict.explanation.as_deref().unwrap_or(&verdict.label);
         format!("{}: {text}", verdict.evaluator)

@@ -16,14 +16,14 @@ pub(super) fn write_labelled_steps(
     rows: &mut RowWriter<'_>,
 ) -> io::Result<()> {
     for run in runs.iter() {
-        if let Some(reason) = runs.explain_missing_context(run).or_else(|| run.explain_gap()) {
-            rows.leave_out(reason);
+        if let Some(reason) = runs.explain_missing_context(run).or_else(|| run.explain_incomplete()) {
+            rows.count_left_out(reason);
             continue;
         }
         let judged = |step: &&TrajectoryStep| run.step_quality(step.index) != StepQuality::Unjudged;
         let steps: Vec<&TrajectoryStep> = run.trajectory.steps.iter().take_while(judged).collect();
         if steps.is_empty() {
-            rows.leave_out("the first step was not judged");
+            rows.count_left_out("the first step was not judged");
             continue;
         }
         let mut prompt = context_messages(runs, run, settings.form);

@@ -17,18 +17,18 @@ pub(super) fn write_conversations(
     let form = settings.form;
     for turns in runs.conversations() {
         if let Some(reason) = turns.first().and_then(|first| runs.explain_missing_context(first)) {
-            turns.iter().for_each(|_| rows.leave_out(reason));
+            turns.iter().for_each(|_| rows.count_left_out(reason));
             continue;
         }
         // Harnesses record the outcome of a conversation with its last turn.
         let last = turns.iter().rev().find(|turn| turn.run_quality() != RunQuality::Unknown);
         let outcome = last.copied().filter(|_| settings.selection == RunSelection::Success);
-        let reason_against = |turn: &GradedRun| {
-            turn.explain_gap().or_else(|| settings.selection.reason_against(outcome.unwrap_or(turn)))
+        let explain_rejection = |turn: &GradedRun| {
+            turn.explain_incomplete().or_else(|| settings.selection.explain_rejection(outcome.unwrap_or(turn)))
         };
-        let chosen = turns.iter().take_while(|turn| reason_against(turn).is_none()).count();
+        let chosen = turns.iter().take_while(|turn| explain_rejection(turn).is_none()).count();
         for turn in &turns[chosen..] {
-            rows.leave_out(reason_against(turn).unwrap_or("follows a turn that was not chosen"));
+            rows.count_left_out(explain_rejection(turn).unwrap_or("follows a turn that was not chosen"));
         }
         let turns = &turns[..chosen];
         let Some(first) = turns.first() else { continue };
@@ -37,7 +37,7 @@ pub(super) fn write_conversations(
             messages.extend(form.turn_messages(&turn.trajectory));
         }
         if !messages.iter().any(|message| message["role"] == "assistant") {
-            rows.leave_out("has no reply");
+            rows.count_left_out("has no reply");
             continue;
         }
         let content = json!({"messages": messages});

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{RowWriter, TrainingSettings, row_origin};
 use crate::chat_form::context_messages;
-use crate::graded_runs::{GradedRuns, StepQuality, replies};
+use crate::graded_runs::{GradedRuns, StepQuality, split_replies};
 
 pub(super) fn write_labelled_replies(
     runs: &GradedRuns,
@@ -15,12 +15,12 @@ pub(super) fn write_labelled_replies(
 ) -> io::Result<()> {
     let form = settings.form;
     for run in runs.iter() {
-        if let Some(reason) = runs.explain_missing_context(run).or_else(|| run.explain_gap()) {
-            rows.leave_out(reason);
+        if let Some(reason) = runs.explain_missing_context(run).or_else(|| run.explain_incomplete()) {
+            rows.count_left_out(reason);
             continue;
         }
         let context = context_messages(runs, run, form);
-        for steps in replies(&run.trajectory.steps) {
+        for steps in split_replies(&run.trajectory.steps) {
             let Some(first) = steps.first() else { continue };
             let qualities: Vec<_> = steps.iter().map(|step| run.step_quality(step.index)).collect();
             let label = if qualities.contains(&StepQuality::Wrong) {
@@ -28,7 +28,7 @@ pub(super) fn write_labelled_replies(
             } else if qualities.iter().all(|quality| *quality == StepQuality::Right) {
                 true
             } else {
-                rows.leave_out("a reply that was not judged");
+                rows.count_left_out("a reply that was not judged");
                 continue;
             };
             let mut prompt = context.clone();

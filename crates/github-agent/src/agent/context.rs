@@ -4,22 +4,22 @@
 use gradus_llm::{ChatToolDefinition, PromptMessage};
 use serde_json::Value;
 
-use super::prompt::OBSERVATION;
+use super::prompt::OBSERVATION_PREFIX;
 use super::state::AgentState;
 use crate::plural::format_count;
 
 /// A conservative estimate for JSON and code: tokens are seldom shorter.
-pub(super) const BYTES_OF_A_TOKEN: usize = 3;
+pub(super) const MIN_BYTES_PER_TOKEN: usize = 3;
 /// Estimated bytes for role, id and punctuation of a message.
-const AROUND: usize = 40;
+const MESSAGE_OVERHEAD_BYTES: usize = 40;
 /// Maximum size in bytes of an old observation after shortening.
-const OLD: usize = 240;
+const MAX_OLD_OBSERVATION_BYTES: usize = 240;
 /// Minimum size in bytes to which the newest observations are shortened.
-const NEW: usize = 2_000;
+const MIN_NEW_OBSERVATION_BYTES: usize = 2_000;
 /// Beginning of notes that the agent writes into the conversation.
-pub(super) const MARK: &str = "[agent: ";
+pub(super) const NOTE_PREFIX: &str = "[agent: ";
 /// End of the note for removed text.
-const CUT: &str = " characters are left out here to save room; call again what gave them if you need them]";
+const CUT_NOTE_SUFFIX: &str = " characters are left out here to save room; call again what gave them if you need them]";
 
 /// Shortens a conversation to `room` bytes and returns whether it fits. In this order: old observations, long texts of
 /// the model, the oldest requests with everything that belongs to them, the newest observations.
@@ -31,7 +31,7 @@ pub(super) fn fit_conversation(state: &mut AgentState, room: usize) -> bool {
     // One observation must not push out all others.
     for message in &mut state.messages {
         if is_observation(message) {
-            total -= shorten_message(message, (room / 2).max(NEW));
+            total -= shorten_message(message, (room / 2).max(MIN_NEW_OBSERVATION_BYTES));
         }
     }
     let observations = |state: &AgentState| -> Vec<usize> {
@@ -43,7 +43,7 @@ pub(super) fn fit_conversation(state: &mut AgentState, room: usize) -> bool {
         if total <= room {
             return true;
         }
-        total -= shorten_message(&mut state.messages[*at], OLD);
+        total -= shorten_message(&mut state.messages[*at], MAX_OLD_OBSERVATION_BYTES);
     }
     let written = state.messages.len().saturating_sub(1);
     for message in &mut state.messages[..written] {
@@ -51,7 +51,7 @@ pub(super) fn fit_conversation(state: &mut AgentState, room: usize) -> bool {
             return true;
         }
         if matches!(message, PromptMessage::Assistant { .. }) {
-            total -= shorten_message(message, OLD);
+            total -= shorten_message(message, MAX_OLD_OBSERVATION_BYTES);
         }
     }
     while total > room && drop_oldest(state) {
@@ -62,14 +62,14 @@ pub(super) fn fit_conversation(state: &mut AgentState, room: usize) -> bool {
         if total <= room {
             return true;
         }
-        total -= shorten_message(&mut state.messages[*at], NEW);
+        total -= shorten_message(&mut state.messages[*at], MIN_NEW_OBSERVATION_BYTES);
     }
     // The very newest is what the model waits for.
     let all = observations(state);
     if let [.., before, _] = all[..]
         && total > room
     {
-        total -= shorten_message(&mut state.messages[before], OLD);
+        total -= shorten_message(&mut state.messages[before], MAX_OLD_OBSERVATION_BYTES);
     }
     total <= room
 }
@@ -81,7 +81,7 @@ pub(super) fn sum_message_sizes(state: &AgentState) -> usize {
 
 /// Estimates the bytes that a tool definition takes in every request.
 pub(super) fn size_of_tool(tool: &ChatToolDefinition) -> usize {
-    AROUND + tool.name.len() + tool.description.len() + tool.parameters.to_string().len()
+    MESSAGE_OVERHEAD_BYTES + tool.name.len() + tool.description.len() + tool.parameters.to_string().len()
 }
 
 /// Removes the oldest request with everything that followed it; false if only the last one is left.
@@ -92,7 +92,7 @@ fn drop_oldest(state: &mut AgentState) -> bool {
     state.dropped += 1;
     let earlier = format_count(state.dropped as usize, "earlier request", "earlier requests");
     let are = if state.dropped == 1 { "is" } else { "are" };
-    let note = format!("{MARK}{earlier} of this conversation {are} left out to save room]");
+    let note = format!("{NOTE_PREFIX}{earlier} of this conversation {are} left out to save room]");
     state.messages.insert(0, PromptMessage::User { text: note });
     // The note takes one more position.
     state.requests.iter_mut().for_each(|at| *at = *at + 1 - second);
@@ -100,17 +100,21 @@ fn drop_oldest(state: &mut AgentState) -> bool {
 }
 
 /// Changes text in an observation that imitates a note of the agent, so that it no longer does.
-pub(super) fn without_marks(text: String) -> String {
-    if text.contains(MARK) { text.replace(MARK, "[agent : ") } else { text }
+pub(super) fn escape_note_marks(text: String) -> String {
+    if text.contains(NOTE_PREFIX) { text.replace(NOTE_PREFIX, "[agent : ") } else { text }
 }
 
 /// Estimates the bytes of a message in a request.
 pub(super) fn measure_message(message: &PromptMessage) -> usize {
-    AROUND
+    MESSAGE_OVERHEAD_BYTES
         + match message {
             PromptMessage::User { text } => text.len(),
             PromptMessage::Assistant { text, calls } => {
-                text.len() + calls.iter().map(|call| AROUND + call.name.len() + call.arguments.len()).sum::<usize>()
+                text.len()
+                    + calls
+                        .iter()
+                        .map(|call| MESSAGE_OVERHEAD_BYTES + call.name.len() + call.arguments.len())
+                        .sum::<usize>()
             }
             PromptMessage::Tool { text, name, .. } => text.len() + name.len(),
         }
@@ -120,7 +124,7 @@ pub(super) fn measure_message(message: &PromptMessage) -> usize {
 fn is_observation(message: &PromptMessage) -> bool {
     match message {
         PromptMessage::Tool { .. } => true,
-        PromptMessage::User { text } => text.starts_with(OBSERVATION),
+        PromptMessage::User { text } => text.starts_with(OBSERVATION_PREFIX),
         PromptMessage::Assistant { .. } => false,
     }
 }
@@ -147,7 +151,7 @@ fn shorten_arguments(arguments: &mut String, length: usize) {
     }
     match serde_json::from_str::<Value>(arguments) {
         Ok(mut json) => {
-            cut_texts(&mut json, length / 2);
+            shorten_json_texts(&mut json, length / 2);
             let shorter = json.to_string();
             if shorter.len() < arguments.len() {
                 *arguments = shorter;
@@ -157,21 +161,21 @@ fn shorten_arguments(arguments: &mut String, length: usize) {
     }
 }
 
-fn cut_texts(json: &mut Value, length: usize) {
+fn shorten_json_texts(json: &mut Value, length: usize) {
     match json {
         Value::String(text) => truncate_with_note(text, length),
-        Value::Array(items) => items.iter_mut().for_each(|item| cut_texts(item, length)),
-        Value::Object(members) => members.values_mut().for_each(|member| cut_texts(member, length)),
+        Value::Array(items) => items.iter_mut().for_each(|item| shorten_json_texts(item, length)),
+        Value::Object(members) => members.values_mut().for_each(|member| shorten_json_texts(member, length)),
         _ => {}
     }
 }
 
 /// Keeps the beginning and notes how many characters are missing, including those of an earlier cut.
 fn truncate_with_note(text: &mut String, length: usize) {
-    let (whole, missing_before) = before_note(text);
+    let (whole, missing_before) = find_earlier_cut(text);
     let end = text.floor_char_boundary(length.min(whole));
     let missing = text[end..whole].chars().count().saturating_add(missing_before);
-    let note = format!(" … {MARK}{missing}{CUT}");
+    let note = format!(" … {NOTE_PREFIX}{missing}{CUT_NOTE_SUFFIX}");
     if text.len() <= end + note.len() {
         return;
     }
@@ -181,11 +185,11 @@ fn truncate_with_note(text: &mut String, length: usize) {
 
 /// Finds the note of an earlier cut: where it begins, and the number in it. A tool that imitates the note gains
 /// nothing: everything before it is cut like any text.
-fn before_note(text: &str) -> (usize, usize) {
+fn find_earlier_cut(text: &str) -> (usize, usize) {
     let note = || {
-        let body = text.strip_suffix(CUT)?;
+        let body = text.strip_suffix(CUT_NOTE_SUFFIX)?;
         let at = body.rfind(" … [agent: ")?;
-        let count = body[at..].strip_prefix(" … ")?.strip_prefix(MARK)?;
+        let count = body[at..].strip_prefix(" … ")?.strip_prefix(NOTE_PREFIX)?;
         Some((at, count.parse().ok()?))
     };
     note().unwrap_or((text.len(), 0))
@@ -322,7 +326,7 @@ mod tests {
 
     #[test]
     fn no_text_can_say_that_it_is_cut_already() {
-        let forged = format!("{MARK}x {} … {MARK}7{CUT}", "y".repeat(1_000_000));
+        let forged = format!("{NOTE_PREFIX}x {} … {NOTE_PREFIX}7{CUT_NOTE_SUFFIX}", "y".repeat(1_000_000));
         let mut messages = conversation(1, 10);
         messages.push(PromptMessage::Tool {
             call_id: "x".to_owned(),
@@ -334,7 +338,7 @@ mod tests {
         let mut seen = "x".repeat(5_000);
         truncate_with_note(&mut seen, 2_000);
         truncate_with_note(&mut seen, 240);
-        assert!(seen.ends_with(&format!("{MARK}4760{CUT}")), "{seen}");
-        assert_eq!(without_marks(format!("a {MARK}b]")), "a [agent : b]");
+        assert!(seen.ends_with(&format!("{NOTE_PREFIX}4760{CUT_NOTE_SUFFIX}")), "{seen}");
+        assert_eq!(escape_note_marks(format!("a {NOTE_PREFIX}b]")), "a [agent : b]");
     }
 }

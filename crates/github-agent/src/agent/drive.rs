@@ -9,7 +9,7 @@ use super::observer::{AgentObserver, ObserverEvent};
 use super::run_step::AgentRunEnd;
 use super::session::{AgentSessionStore, SessionError};
 use super::state::AgentToolCall;
-use crate::tools::{BoxFuture, CallObservation, ToolBox};
+use crate::tools::{BoxFuture, CallObservation, ToolSet};
 
 /// Lets time pass. The benchmark advances the simulated clock instead of waiting.
 pub trait AgentClock: Send + Sync {
@@ -53,13 +53,13 @@ impl CallConfirmer for RefusingConfirmer {
 /// All outside dependencies of an agent.
 pub struct AgentDriver<'d> {
     pub model: &'d dyn ChatModel,
-    pub tools: &'d dyn ToolBox,
+    pub tools: &'d dyn ToolSet,
     pub clock: &'d dyn AgentClock,
     pub confirm: &'d dyn CallConfirmer,
     /// Notified in order, before the next action starts.
     pub observers: Vec<&'d mut dyn AgentObserver>,
     /// Stores the session; none for runs that need not be resumed.
-    pub keeper: Option<&'d mut dyn AgentSessionStore>,
+    pub session_store: Option<&'d mut dyn AgentSessionStore>,
 }
 
 impl std::fmt::Debug for AgentDriver<'_> {
@@ -82,7 +82,7 @@ impl AgentDriver<'_> {
     }
 
     /// Continues a request that was interrupted or that ended without an answer.
-    pub async fn go_on(
+    pub async fn continue_request(
         &mut self,
         machine: &mut AgentStateMachine<'_>,
     ) -> Result<(AgentRunEnd, Option<String>), SessionError> {
@@ -214,8 +214,8 @@ impl AgentDriver<'_> {
 
     /// Stores the session. Does nothing without a store.
     fn save_session(&mut self, machine: &AgentStateMachine<'_>) -> Result<(), SessionError> {
-        match &mut self.keeper {
-            Some(keeper) => keeper.keep(machine.state()),
+        match &mut self.session_store {
+            Some(session_store) => session_store.save_agent_state(machine.state()),
             None => Ok(()),
         }
     }

@@ -17,7 +17,7 @@ use super::run_step::AgentRunEnd;
 use super::state::{AgentPhase, AgentRunSettings, AgentState, AgentToolCall, CallStage, ToolCallMode};
 use super::{arguments, context, prompt};
 use crate::plural::format_count;
-use crate::tools::{AgentTool, CallObservation, ToolBox, ToolEffect};
+use crate::tools::{AgentTool, CallObservation, ToolEffect, ToolSet};
 
 /// What to do next. [`AgentStateMachine::next_action`] can be called repeatedly without a change.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,18 +61,18 @@ pub enum AgentEvent {
 pub struct InvalidTransition;
 
 /// Maximum number of waits for rate limits per call.
-const MAX_WAITS: u32 = 3;
+const MAX_CALL_WAITS: u32 = 3;
 /// Maximum number of calls of one reply that are made. Further ones get an observation that says so.
-const MAX_AT_ONCE: usize = 32;
+const MAX_CALLS_PER_REPLY: usize = 32;
 /// Maximum length of tool names and call ids that model providers accept.
-const MAX_NAME: usize = 64;
+const MAX_TOOL_NAME_CHARS: usize = 64;
 /// Maximum number of times a conversation is shortened because the endpoint refused it as too long.
 const MAX_SHORTENINGS: u32 = 6;
 
 /// The settings and tools of a run with the state of its session.
 pub struct AgentStateMachine<'t> {
     settings: AgentRunSettings,
-    toolbox: &'t dyn ToolBox,
+    tool_set: &'t dyn ToolSet,
     /// Tools that the settings allow; a read-only session has no others.
     offered: Vec<AgentTool>,
     /// Tool definitions for native calls; empty in text mode, where they are part of the prompt.
@@ -84,7 +84,7 @@ pub struct AgentStateMachine<'t> {
     schemas: usize,
     /// Bytes of messages that the endpoint accepts, learnt from a refusal. Not part of the session, since it may
     /// continue with another endpoint.
-    learned_room: Option<usize>,
+    learned_message_bytes: Option<usize>,
     state: AgentState,
 }
 
@@ -97,9 +97,9 @@ impl std::fmt::Debug for AgentStateMachine<'_> {
 impl<'t> AgentStateMachine<'t> {
     /// Resumes a state. A call that was under way when the process stopped may have happened: a read is repeated, a
     /// write is reported to the model as unknown.
-    pub fn new(settings: AgentRunSettings, toolbox: &'t dyn ToolBox, mut state: AgentState) -> AgentStateMachine<'t> {
+    pub fn new(settings: AgentRunSettings, tool_set: &'t dyn ToolSet, mut state: AgentState) -> AgentStateMachine<'t> {
         let settings = AgentRunSettings { form: state.form, ..settings };
-        let offered: Vec<AgentTool> = toolbox
+        let offered: Vec<AgentTool> = tool_set
             .tools()
             .iter()
             .filter(|tool| !settings.read_only || tool.effect == ToolEffect::Read)
@@ -122,13 +122,23 @@ impl<'t> AgentStateMachine<'t> {
             match (calls.front(), &stage) {
                 (None, _) => state.phase = AgentPhase::Asking,
                 (Some(call), CallStage::Begun) => {
-                    let is_read = toolbox.effect_of(&call.name, &call.arguments) == ToolEffect::Read;
+                    let is_read = tool_set.classify_effect(&call.name, &call.arguments) == ToolEffect::Read;
                     *stage = if is_read { CallStage::Ready } else { CallStage::Unknown };
                 }
                 _ => {}
             }
         }
-        AgentStateMachine { settings, toolbox, offered, definitions, system, fixed, schemas, learned_room: None, state }
+        AgentStateMachine {
+            settings,
+            tool_set,
+            offered,
+            definitions,
+            system,
+            fixed,
+            schemas,
+            learned_message_bytes: None,
+            state,
+        }
     }
 
     /// Returns the state for storing. Only [`AgentStateMachine::handle`] changes it.
@@ -147,7 +157,7 @@ impl<'t> AgentStateMachine<'t> {
             system: &self.system,
             messages: &self.state.messages,
             tools: &self.definitions,
-            stop: if self.settings.form == ToolCallMode::Text { &prompt::STOP } else { &[] },
+            stop: if self.settings.form == ToolCallMode::Text { &prompt::STOP_SEQUENCES } else { &[] },
             max_tokens: self.settings.max_tokens,
             temperature: self.settings.temperature,
         }
@@ -175,7 +185,7 @@ impl<'t> AgentStateMachine<'t> {
 
     /// Whether the call may change something, so that the session must be stored before it is made.
     pub fn is_write_call(&self, call: &AgentToolCall) -> bool {
-        self.toolbox.effect_of(&call.name, &call.arguments) != ToolEffect::Read
+        self.tool_set.classify_effect(&call.name, &call.arguments) != ToolEffect::Read
     }
 
     /// Applies an event. Returns the problem of a reply that could not be used and that the model is asked to correct.
@@ -248,8 +258,8 @@ impl<'t> AgentStateMachine<'t> {
         }
         // Includes withheld tools: naming one is a call, which is then declined with a reason.
         let is_tool = |name: &str| {
-            self.toolbox.tools().iter().any(|tool| *tool.definition.name == *name)
-                || self.toolbox.kept_back(name).is_some()
+            self.tool_set.tools().iter().any(|tool| *tool.definition.name == *name)
+                || self.tool_set.withheld_reason(name).is_some()
         };
         match reply::interpret_reply(self.settings.form, &reply, self.settings.max_tokens, is_tool) {
             ReplyIntent::Calls { thought, text, calls, has_more, is_written } => {
@@ -307,11 +317,11 @@ impl<'t> AgentStateMachine<'t> {
                 thought: thought.map(str::to_owned),
                 approved: None,
                 waits: 0,
-                is_surplus: at >= MAX_AT_ONCE,
+                is_surplus: at >= MAX_CALLS_PER_REPLY,
                 is_written,
                 has_more_behind: false,
             });
-            said.push(ChatToolCall { id, name: plain_name(&wanted.name), arguments: wanted.arguments });
+            said.push(ChatToolCall { id, name: sanitize_call_name(&wanted.name), arguments: wanted.arguments });
         }
         // Calls written as text are part of the text already; repeating them as native calls would need matching tool
         // messages.
@@ -339,7 +349,7 @@ impl<'t> AgentStateMachine<'t> {
                     _ => false,
                 })
         };
-        let is_plain = !id.is_empty() && id.len() <= MAX_NAME && id.chars().all(is_plain);
+        let is_plain = !id.is_empty() && id.len() <= MAX_TOOL_NAME_CHARS && id.chars().all(is_plain);
         if is_plain && !is_taken(&id) {
             return id;
         }
@@ -365,28 +375,28 @@ impl<'t> AgentStateMachine<'t> {
                 let left = context::sum_message_sizes(&self.state);
                 // The shortest possible conversation is sent as well, but not twice.
                 if left < used {
-                    self.learned_room = Some(left.max(wanted));
+                    self.learned_message_bytes = Some(left.max(wanted));
                     return self.advance_to_model();
                 }
             }
-            return self.finish(AgentRunEnd::Failed(format!("{failure}; {}", self.share_of_tools())), None);
+            return self.finish(AgentRunEnd::Failed(format!("{failure}; {}", self.describe_tool_share())), None);
         }
         self.finish(AgentRunEnd::Failed(failure.to_string()), None);
     }
 
     /// Describes how much of the context the tool definitions take, as a hint for the user.
-    fn share_of_tools(&self) -> String {
+    fn describe_tool_share(&self) -> String {
         format!(
             "the schemas of {} take about {} tokens of it and cannot be shortened: --tools offers fewer",
             format_count(self.offered.len(), "tool", "tools"),
-            self.schemas / context::BYTES_OF_A_TOKEN
+            self.schemas / context::MIN_BYTES_PER_TOKEN
         )
     }
 
     /// Returns the bytes of messages that fit into the context in addition to the constant part and the reply.
     fn message_budget_bytes(&self) -> usize {
         let tokens = self.settings.context_tokens.saturating_sub(self.settings.max_tokens as usize);
-        tokens.saturating_mul(context::BYTES_OF_A_TOKEN).saturating_sub(self.fixed)
+        tokens.saturating_mul(context::MIN_BYTES_PER_TOKEN).saturating_sub(self.fixed)
     }
 
     /// Adds a result to the conversation. A rate limit is waited for instead, within the limits on waits. Marks that
@@ -396,7 +406,7 @@ impl<'t> AgentStateMachine<'t> {
         let Some(call) = calls.front_mut() else { return self.advance_to_model() };
         if let Some(time) = observation.retry_after
             && observation.is_error
-            && call.waits < MAX_WAITS
+            && call.waits < MAX_CALL_WAITS
             && self.state.waited.saturating_add(time) <= self.settings.longest_wait
         {
             call.waits += 1;
@@ -408,19 +418,19 @@ impl<'t> AgentStateMachine<'t> {
         *stage = CallStage::Ready;
         let is_last = calls.is_empty();
         self.state.calls += u32::from(!call.is_surplus);
-        let mut text = context::without_marks(observation.text);
+        let mut text = context::escape_note_marks(observation.text);
         for notice in self.collect_notices(&call, &text, is_last) {
             text.push_str("\n\n");
-            text.push_str(context::MARK);
+            text.push_str(context::NOTE_PREFIX);
             text.push_str(&notice);
             text.push(']');
         }
         self.state.messages.push(match self.settings.form {
             ToolCallMode::Native if !call.is_written => {
-                let name = plain_name(&call.name);
+                let name = sanitize_call_name(&call.name);
                 PromptMessage::Tool { call_id: call.id, name, text, is_error: observation.is_error }
             }
-            _ => PromptMessage::User { text: format!("{} {text}", prompt::OBSERVATION) },
+            _ => PromptMessage::User { text: format!("{} {text}", prompt::OBSERVATION_PREFIX) },
         });
         if is_last {
             self.advance_to_model();
@@ -437,7 +447,7 @@ impl<'t> AgentStateMachine<'t> {
         }
         let room = self.message_budget_bytes();
         // What an endpoint refused is only a hint at what it accepts; the shortest conversation is still tried.
-        let aim = self.learned_room.map_or(room, |learned| learned.min(room));
+        let aim = self.learned_message_bytes.map_or(room, |learned| learned.min(room));
         if room > 0
             && (context::fit_conversation(&mut self.state, aim) || context::sum_message_sizes(&self.state) <= room)
         {
@@ -447,7 +457,7 @@ impl<'t> AgentStateMachine<'t> {
         let (all, reply) = (self.settings.context_tokens, self.settings.max_tokens);
         let reason = format!(
             "the conversation does not fit into the model's context, even shortened ({all} tokens, {reply} of them for a reply); {}",
-            self.share_of_tools()
+            self.describe_tool_share()
         );
         self.finish(AgentRunEnd::Failed(reason), None);
     }
@@ -459,9 +469,9 @@ impl<'t> AgentStateMachine<'t> {
 
 /// Converts a tool name to one that providers accept. A conversation with another name would be refused in every
 /// later request. What the model wrote is in the observation.
-fn plain_name(name: &str) -> String {
+fn sanitize_call_name(name: &str) -> String {
     let plain = |c: char| if is_plain(c) { c } else { '_' };
-    let name: String = name.chars().take(MAX_NAME).map(plain).collect();
+    let name: String = name.chars().take(MAX_TOOL_NAME_CHARS).map(plain).collect();
     if name.is_empty() { "unnamed".to_owned() } else { name }
 }
 

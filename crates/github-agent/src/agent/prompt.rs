@@ -7,12 +7,12 @@ use super::state::{AgentRunSettings, ToolCallMode};
 use crate::tools::AgentTool;
 
 /// Prefix of observations in text mode.
-pub(super) const OBSERVATION: &str = "Observation:";
+pub(super) const OBSERVATION_PREFIX: &str = "Observation:";
 /// Stop sequence in text mode: a model would otherwise invent the observation.
-pub(super) const STOP: [&str; 1] = ["\nObservation:"];
+pub(super) const STOP_SEQUENCES: [&str; 1] = ["\nObservation:"];
 
 /// Role and rules for every run. The rules correspond to those of the benchmark, without naming a task.
-const WHO: &str = "\
+const ROLE_AND_RULES: &str = "\
 You are an agent that works for a user on GitHub through tools.
 
 - Do what the user asks, completely, and nothing else. Use as few calls as the task allows.
@@ -25,16 +25,16 @@ You are an agent that works for a user on GitHub through tools.
 - Say in the end what you did and what you found, with numbers and links as the tools gave them. Never claim what did not happen.
 ";
 
-const READ_ONLY: &str = "- You may only read: nothing can be changed in this session.\n";
+const READ_ONLY_RULE: &str = "- You may only read: nothing can be changed in this session.\n";
 
 /// Asks for a thought before each call, since judges evaluate whether the call fits it.
-const NATIVE: &str = "\
+const NATIVE_CALL_INSTRUCTIONS: &str = "\
 Before each call say in a sentence or two what you want to find out or do, and why. When you are done, answer without a call.
 ";
 
 /// The ReAct format (Yao et al., 2023) with the labels that LangChain made common. The text parser of this crate and
 /// the extractor of traces read the same labels.
-const TEXT: &str = "\
+const REACT_INSTRUCTIONS: &str = "\
 Write in exactly this form, one action at a time:
 
 Thought: what you want to find out or do, and why
@@ -53,15 +53,15 @@ Final Answer: your answer to the user
 
 /// Builds the prompt for a mode and a tool set. In text mode it lists the tools with their schemas.
 pub(super) fn build_system_prompt(settings: &AgentRunSettings, tools: &[AgentTool]) -> String {
-    let mut text = WHO.to_owned();
+    let mut text = ROLE_AND_RULES.to_owned();
     if settings.read_only {
-        text.push_str(READ_ONLY);
+        text.push_str(READ_ONLY_RULE);
     }
     text.push('\n');
     match settings.form {
-        ToolCallMode::Native => text.push_str(NATIVE),
+        ToolCallMode::Native => text.push_str(NATIVE_CALL_INSTRUCTIONS),
         ToolCallMode::Text => {
-            text.push_str(TEXT);
+            text.push_str(REACT_INSTRUCTIONS);
             text.push_str("\nThe tools, each with the JSON schema of its arguments:\n\n");
             for tool in tools {
                 let definition = &tool.definition;
@@ -81,7 +81,7 @@ pub(super) fn format_correction(form: ToolCallMode, problem: &str) -> String {
             format!("Your last reply could not be used: {problem}. Call a tool, or answer.")
         }
         ToolCallMode::Text => format!(
-            "{OBSERVATION} Your last reply could not be used: {problem}. Write a Thought, then either an Action and an Action Input, or a Final Answer."
+            "{OBSERVATION_PREFIX} Your last reply could not be used: {problem}. Write a Thought, then either an Action and an Action Input, or a Final Answer."
         ),
     }
 }

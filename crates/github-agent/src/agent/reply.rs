@@ -53,14 +53,14 @@ pub(super) fn interpret_reply(
         ToolCallMode::Native if is_cut && reply.calls.len() < 2 => ReplyIntent::Problem(cut()),
         ToolCallMode::Native if !reply.calls.is_empty() => read_native_reply(reply, is_cut),
         ToolCallMode::Native => match read_text_reply(&reply.text) {
-            TextReply::Calls(read) if is_meant(&read, &reply.text, is_tool) => build_calls_intent(read),
+            TextReply::Calls(read) if is_call_in_text(&read, &reply.text, is_tool) => build_calls_intent(read),
             _ => parse_answer_intent(&reply.text),
         },
         ToolCallMode::Text => match read_text_reply(&reply.text) {
             TextReply::Unreadable(_) if is_cut => ReplyIntent::Problem(cut()),
             TextReply::Unreadable(problem) => ReplyIntent::Problem(problem.to_owned()),
             TextReply::Answer(_) if is_cut => ReplyIntent::Problem(cut()),
-            TextReply::Calls(read) if is_cut && read.calls.last().is_none_or(lacks_its_end) => {
+            TextReply::Calls(read) if is_cut && read.calls.last().is_none_or(is_call_truncated) => {
                 ReplyIntent::Problem(cut())
             }
             TextReply::Calls(read) => build_calls_intent(read),
@@ -70,14 +70,14 @@ pub(super) fn interpret_reply(
 }
 
 /// Whether calls in a text without native calls are meant as calls, and not an answer that mentions calls.
-fn is_meant(read: &TextCalls<'_>, text: &str, is_tool: impl Fn(&str) -> bool) -> bool {
+fn is_call_in_text(read: &TextCalls<'_>, text: &str, is_tool: impl Fn(&str) -> bool) -> bool {
     text.contains("<tool_call>") || read.calls.iter().all(|call| is_tool(&call.name))
 }
 
 fn build_calls_intent(read: TextCalls<'_>) -> ReplyIntent {
     ReplyIntent::Calls {
         thought: read.thought.map(Cow::into_owned),
-        text: read.kept.to_owned(),
+        text: read.reply_prefix.to_owned(),
         // A JSON list may have more calls. Its text stays whole, since a part of it would not be JSON.
         has_more: read.has_more || read.calls.len() > MAX_REPLY_CALLS,
         calls: read.calls.into_iter().take(MAX_REPLY_CALLS).map(to_reply_call).collect(),
@@ -95,7 +95,7 @@ fn parse_answer_intent(text: &str) -> ReplyIntent {
     }
 }
 
-fn lacks_its_end(call: &TextCall<'_>) -> bool {
+fn is_call_truncated(call: &TextCall<'_>) -> bool {
     call.input.is_empty() || super::arguments::parse_tool_arguments(&call.input).is_err()
 }
 

@@ -5,12 +5,12 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use super::state::{AgentState, VERSION};
+use super::state::{AgentState, SESSION_FORMAT_VERSION};
 
 /// Stores the state of a session after each step.
 pub trait AgentSessionStore: Send {
     /// Stores the state durably before it returns: a write to GitHub may follow immediately.
-    fn keep(&mut self, state: &AgentState) -> Result<(), SessionError>;
+    fn save_agent_state(&mut self, state: &AgentState) -> Result<(), SessionError>;
 }
 
 /// Why a session cannot be read or stored.
@@ -24,7 +24,7 @@ pub enum SessionError {
     Read { path: PathBuf, reason: std::io::Error },
     #[error("{}, line {line}: this is no session of gradus agent ({reason}); name another file", path.display())]
     Malformed { path: PathBuf, line: usize, reason: String },
-    #[error("{}: written by another version of gradus (form {found}, this one reads {VERSION})", path.display())]
+    #[error("{}: written by another version of gradus (form {found}, this one reads {SESSION_FORMAT_VERSION})", path.display())]
     Version { path: PathBuf, found: u64 },
 }
 
@@ -63,7 +63,7 @@ impl SessionFile {
         };
         let json: serde_json::Value = serde_json::from_slice(&bytes).map_err(|error| malformed(&error))?;
         match json.get("version").and_then(serde_json::Value::as_u64) {
-            Some(found) if found != u64::from(VERSION) => {
+            Some(found) if found != u64::from(SESSION_FORMAT_VERSION) => {
                 return Err(SessionError::Version { path: path(), found });
             }
             _ => {}
@@ -104,7 +104,7 @@ fn create_private(path: &Path) -> std::io::Result<File> {
 }
 
 impl AgentSessionStore for SessionFile {
-    fn keep(&mut self, state: &AgentState) -> Result<(), SessionError> {
+    fn save_agent_state(&mut self, state: &AgentState) -> Result<(), SessionError> {
         self.write(state).map_err(|reason| SessionError::Write { path: self.path.clone(), reason })
     }
 }

@@ -123,7 +123,7 @@ pub struct AgentState {
 }
 
 /// Version of the session file format.
-pub(super) const VERSION: u32 = 1;
+pub(super) const SESSION_FORMAT_VERSION: u32 = 1;
 
 /// Where a session is in its loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -161,7 +161,7 @@ pub(super) enum CallStage {
 impl AgentState {
     pub fn new(session: &str, form: ToolCallMode) -> AgentState {
         AgentState {
-            version: VERSION,
+            version: SESSION_FORMAT_VERSION,
             session: session.to_owned(),
             form,
             messages: Vec::new(),

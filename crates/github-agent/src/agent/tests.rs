@@ -14,7 +14,7 @@ use gradus_llm::{
 use serde_json::{Value, json};
 
 use super::{AgentAction, AgentEvent, AgentRunSettings, AgentState, AgentStateMachine, ToolCallMode};
-use crate::tools::{AgentTool, BoxFuture, CallObservation, ToolBox, ToolEffect};
+use crate::tools::{AgentTool, BoxFuture, CallObservation, ToolEffect, ToolSet};
 
 /// Tools that give what they are told to, and remember what they were asked for.
 pub(super) struct Played {
@@ -48,7 +48,7 @@ impl Played {
     }
 }
 
-impl ToolBox for Played {
+impl ToolSet for Played {
     fn tools(&self) -> &[AgentTool] {
         &self.tools
     }

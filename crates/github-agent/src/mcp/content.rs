@@ -5,9 +5,9 @@ use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use crate::tools::{CallObservation, truncate_text};
 
 /// Maximum size of an observation in bytes.
-const MAX_TEXT: usize = 100_000;
+const MAX_MCP_OBSERVATION_BYTES: usize = 100_000;
 /// Maximum size in bytes of a server's text in our messages.
-const MAX_LINE: usize = 300;
+const MAX_SERVER_LINE_BYTES: usize = 300;
 
 /// Joins all content blocks into an observation. Structured content is used only if there are none, as servers should
 /// send both.
@@ -17,7 +17,11 @@ pub(super) fn observation_from_result(result: CallToolResult) -> CallObservation
         (true, Some(value)) => value.to_string(),
         _ => blocks.join("\n"),
     };
-    CallObservation { text: truncate_text(&text, MAX_TEXT), is_error: result.is_error == Some(true), retry_after: None }
+    CallObservation {
+        text: truncate_text(&text, MAX_MCP_OBSERVATION_BYTES),
+        is_error: result.is_error == Some(true),
+        retry_after: None,
+    }
 }
 
 /// Formats one block. Binary data is described by type and size, since the model cannot read it.
@@ -40,7 +44,7 @@ fn format_content_block(block: &ContentBlock) -> String {
 /// Shortens a text of a server for a message and removes control characters.
 pub(super) fn clean_short_line(text: &str) -> String {
     let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    truncate_text(plain.trim(), MAX_LINE)
+    truncate_text(plain.trim(), MAX_SERVER_LINE_BYTES)
 }
 
 #[cfg(test)]

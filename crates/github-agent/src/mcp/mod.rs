@@ -20,41 +20,41 @@ use rmcp::{RoleClient, ServiceError, ServiceExt as _};
 use serde_json::{Value, json};
 
 use crate::tools::{
-    AgentTool, BoxFuture, CallObservation, ToolBox, ToolEffect, ToolRestrictions, find_argument_problems,
-    with_whole_numbers, without_nulls,
+    AgentTool, BoxFuture, CallObservation, ToolEffect, ToolRestrictions, ToolSet, convert_whole_floats,
+    find_argument_problems, remove_needless_nulls,
 };
 
 use process::StderrTail;
-pub use server::{McpServer, ServerSpecError};
+pub use server::{McpServerSpec, ServerSpecError};
 
 /// Timeout for starting a server and for each call.
 pub const MCP_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum number of tools of one server; a model cannot choose from more.
-const MAX_TOOLS: usize = 500;
+const MAX_SERVER_TOOLS: usize = 500;
 /// Maximum number of pages of a tool list that are requested.
-const MAX_PAGES: usize = 50;
+const MAX_TOOL_LIST_PAGES: usize = 50;
 /// Maximum size in bytes of a tool description that the model sees.
-const MAX_DESCRIPTION: usize = 4_000;
+const MAX_TOOL_DESCRIPTION_BYTES: usize = 4_000;
 /// Maximum size in bytes of the message for one schema violation, which quotes the server's schema.
-const MAX_PROBLEM: usize = 400;
+const MAX_SCHEMA_VIOLATION_BYTES: usize = 400;
 /// Maximum size of a schema in bytes; longer ones are replaced by a plain object.
-const MAX_SCHEMA: usize = 20_000;
+const MAX_TOOL_SCHEMA_BYTES: usize = 20_000;
 /// Maximum size in bytes of all definitions together, so that the conversation fits into the context.
-const MAX_DEFINITIONS: usize = 200_000;
+const MAX_TOOL_DEFINITIONS_BYTES: usize = 200_000;
 
 /// The tools of one server. Dropping it ends the connection, and the process of a server that was started.
 pub struct McpTools {
     name: String,
     service: RunningService<RoleClient, ClientConfig>,
     /// End of the server's standard error, for messages when the server exits.
-    last_words: StderrTail,
+    stderr_tail: StderrTail,
     limits: ToolRestrictions,
     timeout: Duration,
     /// Original names of the tools, parallel to `tools`.
     offered: Vec<String>,
     tools: Vec<AgentTool>,
     /// Tools that the restrictions or the size limits exclude.
-    kept_back: Vec<(String, ToolEffect)>,
+    withheld_tools: Vec<(String, ToolEffect)>,
 }
 
 /// Why a server cannot be used. Command lines and queries are not shown, since they may contain secrets.
@@ -80,7 +80,7 @@ impl McpTools {
     /// Starts or contacts the server and lists its tools, all within `timeout`. Families in the restrictions are
     /// GitHub's and are ignored here.
     pub async fn connect(
-        server: &McpServer,
+        server: &McpServerSpec,
         limits: ToolRestrictions,
         timeout: Duration,
     ) -> Result<McpTools, McpError> {
@@ -95,9 +95,9 @@ impl McpTools {
     }
 
     /// Validates arguments against the server's schema, then calls the tool.
-    async fn carry_out(&self, name: &str, arguments: &Value) -> CallObservation {
+    async fn call_checked(&self, name: &str, arguments: &Value) -> CallObservation {
         let Some(at) = self.tools.iter().position(|tool| &*tool.definition.name == name) else {
-            let message = ToolBox::kept_back(self, name);
+            let message = ToolSet::withheld_reason(self, name);
             return build_error_observation(
                 &message.unwrap_or_else(|| format!("there is no tool called {name:?}")),
                 false,
@@ -105,7 +105,7 @@ impl McpTools {
         };
         let schema = &self.tools[at].definition.parameters;
         // The arguments that are sent are the ones that were checked.
-        let arguments = with_whole_numbers(schema, without_nulls(schema, arguments));
+        let arguments = convert_whole_floats(schema, remove_needless_nulls(schema, arguments));
         let problems = find_argument_problems(schema, &arguments);
         let Value::Object(fields) = arguments else {
             return build_error_observation("the arguments: expected a JSON object", false);
@@ -122,7 +122,7 @@ impl McpTools {
             }
             // The process ended; its last output often says why.
             Ok(Err(ServiceError::TransportClosed)) => {
-                let said = self.last_words.last_line();
+                let said = self.stderr_tail.last_line();
                 let said = if said.is_empty() { said } else { format!(" (it said: {said})") };
                 build_error_observation(&format!("the MCP server {} has ended{said}", self.name), is_write)
             }
@@ -141,19 +141,19 @@ impl McpTools {
     }
 }
 
-impl ToolBox for McpTools {
+impl ToolSet for McpTools {
     fn tools(&self) -> &[AgentTool] {
         &self.tools
     }
 
-    fn kept_back(&self, name: &str) -> Option<String> {
-        let (_, effect) = self.kept_back.iter().find(|(one, _)| one == name)?;
+    fn withheld_reason(&self, name: &str) -> Option<String> {
+        let (_, effect) = self.withheld_tools.iter().find(|(one, _)| one == name)?;
         let refusal = self.limits.refusal_reason(name, *effect);
         Some(refusal.unwrap_or_else(|| format!("{name} is not among the tools that are allowed here")))
     }
 
     fn call<'c>(&'c self, name: &'c str, arguments: &'c Value) -> BoxFuture<'c, CallObservation> {
-        Box::pin(self.carry_out(name, arguments))
+        Box::pin(self.call_checked(name, arguments))
     }
 }
 
@@ -161,37 +161,39 @@ impl ToolBox for McpTools {
 fn build_error_observation(message: &str, is_write: bool) -> CallObservation {
     let mut seen = json!({"error": message});
     if is_write {
-        seen["note"] = crate::tools::CARRIED_OUT.into();
+        seen["note"] = crate::tools::UNKNOWN_EFFECT_NOTE.into();
     }
     CallObservation { text: seen.to_string(), is_error: true, retry_after: None }
 }
 
 /// Builds the same observation as for our own tools. Quotations of the server's schema are bounded.
 fn build_problems_observation(problems: &[String]) -> CallObservation {
-    let problems: Vec<String> =
-        problems.iter().map(|one| crate::tools::truncate_text(&content::clean_short_line(one), MAX_PROBLEM)).collect();
+    let problems: Vec<String> = problems
+        .iter()
+        .map(|one| crate::tools::truncate_text(&content::clean_short_line(one), MAX_SCHEMA_VIOLATION_BYTES))
+        .collect();
     let seen = json!({"error": "the arguments do not fit", "problems": problems});
     CallObservation { text: seen.to_string(), is_error: true, retry_after: None }
 }
 
 /// Performs the handshake, lists the tools and selects those that are allowed.
 async fn connect_to_server(
-    server: &McpServer,
+    server: &McpServerSpec,
     limits: ToolRestrictions,
     timeout: Duration,
 ) -> Result<McpTools, McpError> {
     let shown = server.to_string();
     let client =
         ClientConfig::new(ClientCapabilities::default(), Implementation::new("gradus", env!("CARGO_PKG_VERSION")));
-    let (service, last_words) = match server {
-        McpServer::Command { .. } => {
-            let (transport, last_words) = process::start_server_process(server)
+    let (service, stderr_tail) = match server {
+        McpServerSpec::Command { .. } => {
+            let (transport, stderr_tail) = process::start_server_process(server)
                 .map_err(|error| McpError::Start { server: shown.clone(), reason: error.to_string() })?;
-            (client.serve(transport).await, last_words)
+            (client.serve(transport).await, stderr_tail)
         }
-        McpServer::Http { url, token } => {
-            let http =
-                http_client().map_err(|error| McpError::Start { server: shown.clone(), reason: error.to_string() })?;
+        McpServerSpec::Http { url, token } => {
+            let http = build_mcp_http_client()
+                .map_err(|error| McpError::Start { server: shown.clone(), reason: error.to_string() })?;
             let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
             config.auth_header.clone_from(token);
             let transport = StreamableHttpClientTransport::with_client(http, config);
@@ -201,10 +203,10 @@ async fn connect_to_server(
     let service = match service {
         Ok(service) => service,
         Err(error) => {
-            let mut reason = content::clean_short_line(without_types(&error.to_string()));
+            let mut reason = content::clean_short_line(strip_rust_types(&error.to_string()));
             // A program prints the reason after it has closed its output.
             tokio::time::sleep(Duration::from_millis(50)).await;
-            let said = last_words.last_line();
+            let said = stderr_tail.last_line();
             if !said.is_empty() {
                 reason = format!("{reason} (it said: {said})");
             }
@@ -216,24 +218,24 @@ async fn connect_to_server(
         reason: content::clean_short_line(&error.to_string()),
     })?;
     let name = match service.peer_info().and_then(|info| info.server_info.clone()) {
-        Some(info) if !info.name.is_empty() => plain_name(&info.name, 24),
+        Some(info) if !info.name.is_empty() => sanitize_mcp_name(&info.name, 24),
         _ => server.short_name(),
     };
     let is_empty = listed.is_empty();
-    let (mut offered, mut tools, mut kept_back) = (Vec::new(), Vec::new(), Vec::new());
-    let mut room = MAX_DEFINITIONS;
+    let (mut offered, mut tools, mut withheld_tools) = (Vec::new(), Vec::new(), Vec::new());
+    let mut room = MAX_TOOL_DEFINITIONS_BYTES;
     for tool in listed {
         let effect = infer_tool_effect(tool.annotations.as_ref());
-        let name = plain_name(&tool.name, 64);
-        if !limits.offers_any(&name, effect) {
-            kept_back.push((name, effect));
+        let name = sanitize_mcp_name(&tool.name, 64);
+        if !limits.is_mcp_tool_offered(&name, effect) {
+            withheld_tools.push((name, effect));
             continue;
         }
         let (description, parameters) =
             limit_tool_size(tool.description.as_deref().unwrap_or_default(), &tool.input_schema);
         let size = name.len() + description.len() + parameters.to_string().len();
         if size > room {
-            kept_back.push((name, effect));
+            withheld_tools.push((name, effect));
             continue;
         }
         room -= size;
@@ -249,35 +251,35 @@ async fn connect_to_server(
         let why = if is_empty { "" } else { " that are allowed here" };
         return Err(McpError::NoTools { server: shown, why });
     }
-    Ok(McpTools { name, service, last_words, limits, timeout, offered, tools, kept_back })
+    Ok(McpTools { name, service, stderr_tail, limits, timeout, offered, tools, withheld_tools })
 }
 
 /// Returns description and schema within their limits.
 fn limit_tool_size(description: &str, schema: &serde_json::Map<String, Value>) -> (String, Value) {
-    let mut description = crate::tools::truncate_text(description, MAX_DESCRIPTION);
+    let mut description = crate::tools::truncate_text(description, MAX_TOOL_DESCRIPTION_BYTES);
     let schema = Value::Object(schema.clone());
-    if schema.to_string().len() <= MAX_SCHEMA {
+    if schema.to_string().len() <= MAX_TOOL_SCHEMA_BYTES {
         return (description, schema);
     }
     description.push_str(" [its schema is too long to be shown: give the arguments that the description speaks of]");
     (description, json!({"type": "object"}))
 }
 
-/// Requests all pages of the list, up to [`MAX_TOOLS`] tools.
+/// Requests all pages of the list, up to [`MAX_SERVER_TOOLS`] tools.
 async fn list_server_tools(
     service: &RunningService<RoleClient, ClientConfig>,
 ) -> Result<Vec<rmcp::model::Tool>, ServiceError> {
     let (mut found, mut cursor) = (Vec::new(), None);
-    for _ in 0..MAX_PAGES {
+    for _ in 0..MAX_TOOL_LIST_PAGES {
         let page = PaginatedRequestParams::default().with_cursor(cursor);
         let page = service.list_tools(Some(page)).await?;
         found.extend(page.tools);
         cursor = page.next_cursor;
-        if cursor.is_none() || found.len() >= MAX_TOOLS {
+        if cursor.is_none() || found.len() >= MAX_SERVER_TOOLS {
             break;
         }
     }
-    found.truncate(MAX_TOOLS);
+    found.truncate(MAX_SERVER_TOOLS);
     Ok(found)
 }
 
@@ -295,7 +297,7 @@ fn infer_tool_effect(hints: Option<&ToolAnnotations>) -> ToolEffect {
 }
 
 /// Reduces a name to letters, digits, `_` and `-`, as model providers require.
-fn plain_name(name: &str, most: usize) -> String {
+fn sanitize_mcp_name(name: &str, most: usize) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
     let name: String = name.chars().take(most).map(plain).collect();
     if name.is_empty() { "unnamed".to_owned() } else { name }
@@ -312,7 +314,7 @@ fn make_unique_name(name: String, taken: &[AgentTool]) -> String {
 }
 
 /// Removes the Rust type names from a message of the MCP library.
-fn without_types(message: &str) -> &str {
+fn strip_rust_types(message: &str) -> &str {
     message.split_once("] error: ").filter(|(before, _)| before.contains("::")).map_or(message, |(_, told)| told)
 }
 
@@ -327,9 +329,9 @@ fn describe_build_error(error: &reqwest::Error) -> String {
 
 /// Builds a client that follows no redirects: the token is for no other host, and a changed method would lose the
 /// message.
-fn http_client() -> Result<reqwest::Client, NoHttpClient> {
+fn build_mcp_http_client() -> Result<reqwest::Client, NoHttpClient> {
     // No redirects: the token is for no other host, and a changed method would lose the message.
-    Ok(gradus_http::http_client().connect_timeout(Duration::from_secs(10)).tcp_nodelay(true).build()?)
+    Ok(gradus_http::http_client_builder().connect_timeout(Duration::from_secs(10)).tcp_nodelay(true).build()?)
 }
 
 #[cfg(test)]
@@ -363,14 +365,14 @@ mod tests {
     #[test]
     fn messages_name_no_types() {
         let message = "Send message error Transport [rmcp::transport::Worker<a::B<c::D>>] error: HTTP 404, when send initialize request";
-        assert_eq!(without_types(message), "HTTP 404, when send initialize request");
-        assert_eq!(without_types("[x] error: y"), "[x] error: y");
+        assert_eq!(strip_rust_types(message), "HTTP 404, when send initialize request");
+        assert_eq!(strip_rust_types("[x] error: y"), "[x] error: y");
     }
 
     #[test]
     fn names_are_plain() {
-        assert_eq!(plain_name("files/read.text", 64), "files_read_text");
-        assert_eq!(plain_name("", 64), "unnamed");
-        assert_eq!(plain_name(&"x".repeat(100), 64).len(), 64);
+        assert_eq!(sanitize_mcp_name("files/read.text", 64), "files_read_text");
+        assert_eq!(sanitize_mcp_name("", 64), "unnamed");
+        assert_eq!(sanitize_mcp_name(&"x".repeat(100), 64).len(), 64);
     }
 }

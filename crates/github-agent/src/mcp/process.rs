@@ -8,12 +8,12 @@ use rmcp::transport::TokioChildProcess;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::{ChildStderr, Command};
 
-use super::McpServer;
+use super::McpServerSpec;
 use super::content::clean_short_line;
 use gradus_host::child_environment::child_variables;
 
 /// Maximum size in bytes of the kept end of standard error.
-const MAX_KEPT: usize = 4096;
+const MAX_STDERR_TAIL_BYTES: usize = 4096;
 
 /// The end of a server's standard error. Shared with the task that reads it.
 #[derive(Clone, Debug, Default)]
@@ -21,8 +21,8 @@ pub(super) struct StderrTail(Arc<Mutex<VecDeque<u8>>>);
 
 /// Starts the server with a cleared environment, a few harmless variables, and those of its command line. The process
 /// is killed when its handle is dropped.
-pub(super) fn start_server_process(server: &McpServer) -> std::io::Result<(TokioChildProcess, StderrTail)> {
-    let McpServer::Command { program, arguments, environment } = server else {
+pub(super) fn start_server_process(server: &McpServerSpec) -> std::io::Result<(TokioChildProcess, StderrTail)> {
+    let McpServerSpec::Command { program, arguments, environment } = server else {
         return Err(std::io::Error::other("not a command"));
     };
     let mut command = Command::new(program);
@@ -30,11 +30,11 @@ pub(super) fn start_server_process(server: &McpServer) -> std::io::Result<(Tokio
     command.envs(child_variables(&[]));
     command.envs(environment.iter().map(|(name, value)| (name, value)));
     let (process, stderr) = TokioChildProcess::builder(command).stderr(Stdio::piped()).spawn()?;
-    let last_words = StderrTail::default();
+    let stderr_tail = StderrTail::default();
     if let Some(stderr) = stderr {
-        tokio::spawn(last_words.clone().collect_from(stderr));
+        tokio::spawn(stderr_tail.clone().collect_from(stderr));
     }
-    Ok((process, last_words))
+    Ok((process, stderr_tail))
 }
 
 impl StderrTail {
@@ -44,7 +44,7 @@ impl StderrTail {
         while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
             let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             kept.extend(&buffer[..count]);
-            let surplus = kept.len().saturating_sub(MAX_KEPT);
+            let surplus = kept.len().saturating_sub(MAX_STDERR_TAIL_BYTES);
             kept.drain(..surplus);
         }
     }

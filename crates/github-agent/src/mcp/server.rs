@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 /// Debug and display output contains no arguments, environment, query or token, since all of them may be secret.
 #[derive(Clone, PartialEq, Eq)]
-pub enum McpServer {
+pub enum McpServerSpec {
     /// Started as a child process that speaks over standard input and output.
     Command { program: String, arguments: Vec<String>, environment: Vec<(String, String)> },
     /// Streamable HTTP, with a bearer token if given.
@@ -23,18 +23,18 @@ pub enum ServerSpecError {
     UserInUrl,
 }
 
-impl FromStr for McpServer {
+impl FromStr for McpServerSpec {
     type Err = ServerSpecError;
 
     /// `http://...` or `https://...` is an address. Everything else is a command line, optionally with `NAME=value`
     /// before the program for its environment.
-    fn from_str(text: &str) -> Result<McpServer, ServerSpecError> {
+    fn from_str(text: &str) -> Result<McpServerSpec, ServerSpecError> {
         let text = text.trim();
         if let Some((_, rest)) = text.split_once("://").filter(|(scheme, _)| matches!(*scheme, "http" | "https")) {
             if rest.split('/').next().is_some_and(|host| host.contains('@')) {
                 return Err(ServerSpecError::UserInUrl);
             }
-            return Ok(McpServer::Http { url: text.to_owned(), token: None });
+            return Ok(McpServerSpec::Http { url: text.to_owned(), token: None });
         }
         let mut words = split_shell_words(text)?.into_iter().peekable();
         let mut environment = Vec::new();
@@ -43,36 +43,36 @@ impl FromStr for McpServer {
             words.next();
         }
         let program = words.next().filter(|program| !program.is_empty()).ok_or(ServerSpecError::Empty)?;
-        Ok(McpServer::Command { program, arguments: words.collect(), environment })
+        Ok(McpServerSpec::Command { program, arguments: words.collect(), environment })
     }
 }
 
-impl McpServer {
+impl McpServerSpec {
     /// Returns a name for a server that does not name itself: the program or the host.
     pub(super) fn short_name(&self) -> String {
         let name = match self {
-            McpServer::Command { program, .. } => program.rsplit('/').next().unwrap_or(program),
-            McpServer::Http { url, .. } => {
+            McpServerSpec::Command { program, .. } => program.rsplit('/').next().unwrap_or(program),
+            McpServerSpec::Http { url, .. } => {
                 url.split("://").nth(1).and_then(|rest| rest.split(['/', ':']).next()).unwrap_or("mcp")
             }
         };
-        super::plain_name(name, 24)
+        super::sanitize_mcp_name(name, 24)
     }
 }
 
 /// Omits what may be secret: arguments, environment, query, token.
-impl fmt::Display for McpServer {
+impl fmt::Display for McpServerSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            McpServer::Command { program, .. } => write!(f, "{program:?}"),
-            McpServer::Http { url, .. } => f.write_str(url.split(['?', '#']).next().unwrap_or(url)),
+            McpServerSpec::Command { program, .. } => write!(f, "{program:?}"),
+            McpServerSpec::Http { url, .. } => f.write_str(url.split(['?', '#']).next().unwrap_or(url)),
         }
     }
 }
 
-impl fmt::Debug for McpServer {
+impl fmt::Debug for McpServerSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "McpServer({self})")
+        write!(f, "McpServerSpec({self})")
     }
 }
 
@@ -118,28 +118,28 @@ mod tests {
 
     #[test]
     fn commands_and_addresses() {
-        let server: McpServer = "TOKEN=\"a b\" npx -y 'my server' a\\ b \"\"".parse().unwrap();
-        let McpServer::Command { program, arguments, environment } = &server else { panic!("{server:?}") };
+        let server: McpServerSpec = "TOKEN=\"a b\" npx -y 'my server' a\\ b \"\"".parse().unwrap();
+        let McpServerSpec::Command { program, arguments, environment } = &server else { panic!("{server:?}") };
         assert_eq!(program, "npx");
         assert_eq!(arguments, &["-y", "my server", "a b", ""]);
         assert_eq!(environment, &[("TOKEN".to_owned(), "a b".to_owned())]);
         assert_eq!(server.to_string(), "\"npx\"");
         assert!(!format!("{server:?}").contains("a b"));
 
-        let server: McpServer = " https://example.org/mcp?key=secret ".parse().unwrap();
+        let server: McpServerSpec = " https://example.org/mcp?key=secret ".parse().unwrap();
         assert_eq!(server.to_string(), "https://example.org/mcp");
         assert_eq!(server.short_name(), "example_org");
-        assert_eq!("".parse::<McpServer>(), Err(ServerSpecError::Empty));
-        assert_eq!("A=b".parse::<McpServer>(), Err(ServerSpecError::Empty));
-        assert_eq!("run 'it".parse::<McpServer>(), Err(ServerSpecError::OpenQuote));
-        assert_eq!("https://me:pw@host/".parse::<McpServer>(), Err(ServerSpecError::UserInUrl));
-        assert!(matches!("--x=y".parse(), Ok(McpServer::Command { .. })));
+        assert_eq!("".parse::<McpServerSpec>(), Err(ServerSpecError::Empty));
+        assert_eq!("A=b".parse::<McpServerSpec>(), Err(ServerSpecError::Empty));
+        assert_eq!("run 'it".parse::<McpServerSpec>(), Err(ServerSpecError::OpenQuote));
+        assert_eq!("https://me:pw@host/".parse::<McpServerSpec>(), Err(ServerSpecError::UserInUrl));
+        assert!(matches!("--x=y".parse(), Ok(McpServerSpec::Command { .. })));
     }
 
     proptest! {
         #[test]
         fn any_text_is_read_or_refused(text in "\\PC{0,40}") {
-            let _ = text.parse::<McpServer>();
+            let _ = text.parse::<McpServerSpec>();
         }
 
         #[test]

@@ -9,7 +9,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
 /// Maximum size in bytes of a response body. GitHub returns files of up to 1 MB as text, which fit.
-const MAX_ANSWER: usize = 16 << 20;
+const MAX_RESPONSE_BODY_BYTES: usize = 16 << 20;
 /// Maximum number of redirects that are followed. A renamed repository redirects once per rename.
 const MAX_REDIRECTS: u32 = 3;
 /// Characters to percent-encode: all but the unreserved ones of RFC 3986.
@@ -39,7 +39,7 @@ enum LostResponse {
     NotSent(#[source] reqwest::Error),
     #[error("the answer broke off ({})", gradus_http::root_cause(.0))]
     BrokenOff(#[source] reqwest::Error),
-    #[error("the answer is over {} MB; ask for less", MAX_ANSWER >> 20)]
+    #[error("the answer is over {} MB; ask for less", MAX_RESPONSE_BODY_BYTES >> 20)]
     TooLong,
     #[error("nothing came within {} s", .0.as_secs_f64())]
     Timeout(Duration),
@@ -165,7 +165,7 @@ impl RestClient {
         let is_write = request.method != Method::GET;
         let mut answer = self.send_once(request.clone()).await?;
         for _ in 0..MAX_REDIRECTS {
-            let Some(target) = self.moved_to(&answer, is_write) else { break };
+            let Some(target) = self.redirect_target(&answer, is_write) else { break };
             request.target = target;
             answer = self.send_once(request.clone()).await?;
         }
@@ -183,7 +183,7 @@ impl RestClient {
 
     /// Returns the target of a redirect that may be followed: same scheme and host, since the token is for no other,
     /// and for writes only statuses that keep the method.
-    fn moved_to(&self, answer: &RestResponse, is_write: bool) -> Option<String> {
+    fn redirect_target(&self, answer: &RestResponse, is_write: bool) -> Option<String> {
         let keeps_method = matches!(answer.status, 307 | 308);
         if !keeps_method && (is_write || !matches!(answer.status, 301 | 302)) {
             return None;
@@ -221,7 +221,7 @@ impl RestClient {
         Ok(RestResponse { status: status.as_u16(), headers, body })
     }
 
-    /// Reads the body up to [`MAX_ANSWER`].
+    /// Reads the body up to [`MAX_RESPONSE_BODY_BYTES`].
     async fn send_http(&self, request: RestRequest) -> Result<(StatusCode, HeaderMap, Vec<u8>), LostResponse> {
         let address = self.resolve_url(&request.target);
         let url = reqwest::Url::parse(&address).map_err(|error| LostResponse::BadUrl(error.to_string()))?;
@@ -232,7 +232,7 @@ impl RestClient {
         let mut response = sending.send().await.map_err(LostResponse::NotSent)?;
         let mut bytes = Vec::new();
         while let Some(part) = response.chunk().await.map_err(LostResponse::BrokenOff)? {
-            if bytes.len() + part.len() > MAX_ANSWER {
+            if bytes.len() + part.len() > MAX_RESPONSE_BODY_BYTES {
                 return Err(LostResponse::TooLong);
             }
             bytes.extend_from_slice(&part);

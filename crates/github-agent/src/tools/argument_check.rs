@@ -4,25 +4,25 @@
 use serde_json::{Map, Number, Value};
 
 /// Maximum number of characters of a quoted value, wrong or allowed.
-const MAX_SHOWN: usize = 60;
+const MAX_SHOWN_VALUE_CHARS: usize = 60;
 /// Maximum number of characters of a list of allowed values.
-const MAX_LISTED: usize = 1_000;
+const MAX_LISTED_VALUES_CHARS: usize = 1_000;
 /// Maximum number of reported problems. Further ones are counted.
-const MAX_PROBLEMS: usize = 10;
+const MAX_REPORTED_PROBLEMS: usize = 10;
 /// 2^53: up to here a float represents every whole number exactly. A larger one may have been another number before
 /// parsing.
-const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
+const MAX_EXACT_FLOAT_INTEGER: f64 = 9_007_199_254_740_992.0;
 
 #[derive(Default)]
 struct ArgumentProblems {
-    told: Vec<String>,
+    reported_lines: Vec<String>,
     more: usize,
 }
 
 impl ArgumentProblems {
     fn add(&mut self, tell: impl FnOnce() -> String) {
-        if self.told.len() < MAX_PROBLEMS {
-            self.told.push(tell());
+        if self.reported_lines.len() < MAX_REPORTED_PROBLEMS {
+            self.reported_lines.push(tell());
         } else {
             self.more += 1;
         }
@@ -35,13 +35,13 @@ pub fn find_argument_problems(schema: &Value, arguments: &Value) -> Vec<String> 
     let mut found = ArgumentProblems::default();
     check_value(schema, arguments, "", &mut found);
     if found.more > 0 {
-        found.told.push(format!("and {} more", found.more));
+        found.reported_lines.push(format!("and {} more", found.more));
     }
-    found.told
+    found.reported_lines
 }
 
 /// Removes optional arguments that are null where null is not allowed. Many models write absent arguments so.
-pub fn without_nulls(schema: &Value, arguments: &Value) -> Value {
+pub fn remove_needless_nulls(schema: &Value, arguments: &Value) -> Value {
     let mut arguments = arguments.clone();
     if let Some(object) = arguments.as_object_mut() {
         object.retain(|name, value| {
@@ -53,14 +53,14 @@ pub fn without_nulls(schema: &Value, arguments: &Value) -> Value {
 
 /// Converts `5.0` to `5` where an integer is required. To JSON Schema they are the same; to many servers they are
 /// not.
-pub(crate) fn with_whole_numbers(schema: &Value, mut arguments: Value) -> Value {
+pub(crate) fn convert_whole_floats(schema: &Value, mut arguments: Value) -> Value {
     make_whole(schema, &mut arguments);
     arguments
 }
 
 fn make_whole(schema: &Value, value: &mut Value) {
     match value {
-        Value::Number(number) if wants_whole(schema) => *number = normalize_number(number),
+        Value::Number(number) if accepts_only_integers(schema) => *number = normalize_number(number),
         Value::Array(items) => {
             if let Some(of_items) = schema.get("items") {
                 items.iter_mut().for_each(|item| make_whole(of_items, item));
@@ -77,7 +77,7 @@ fn make_whole(schema: &Value, value: &mut Value) {
     }
 }
 
-fn wants_whole(schema: &Value) -> bool {
+fn accepts_only_integers(schema: &Value) -> bool {
     match &schema["type"] {
         Value::Array(types) => types.iter().any(|one| one == "integer") && types.iter().all(|one| one != "number"),
         only => only == "integer",
@@ -118,7 +118,7 @@ fn check_value(schema: &Value, value: &Value, path: &str, found: &mut ArgumentPr
         return;
     }
     if let Some(choices) = schema["enum"].as_array()
-        && !choices.iter().any(|choice| is_same(choice, value))
+        && !choices.iter().any(|choice| equals_json(choice, value))
     {
         found.add(|| {
             let choices = join_clipped(choices.iter().map(Value::to_string));
@@ -201,14 +201,14 @@ fn has_type(value: &Value, wanted: &str) -> bool {
 }
 
 /// Compares JSON values. Numbers are compared by value, not by notation.
-fn is_same(one: &Value, other: &Value) -> bool {
+fn equals_json(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => normalize_number(one) == normalize_number(other),
         (Value::Array(one), Value::Array(other)) => {
-            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| is_same(one, other))
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| equals_json(one, other))
         }
         (Value::Object(one), Value::Object(other)) => {
-            let is_in = |(name, one): (&String, &Value)| other.get(name).is_some_and(|other| is_same(one, other));
+            let is_in = |(name, one): (&String, &Value)| other.get(name).is_some_and(|other| equals_json(one, other));
             one.len() == other.len() && one.iter().all(is_in)
         }
         _ => one == other,
@@ -222,7 +222,7 @@ fn normalize_number(number: &Number) -> Number {
 /// Returns a float without a fraction as an integer.
 fn convert_to_integer(number: &Number) -> Option<i64> {
     let float = number.as_f64().filter(|_| number.is_f64())?;
-    (float.fract() == 0.0 && float.abs() <= MAX_EXACT).then_some(float as i64)
+    (float.fract() == 0.0 && float.abs() <= MAX_EXACT_FLOAT_INTEGER).then_some(float as i64)
 }
 
 fn describe_type(wanted: &str) -> String {
@@ -250,7 +250,7 @@ fn join_clipped(all: impl Iterator<Item = String>) -> String {
         if !list.is_empty() {
             list.push_str(", ");
         }
-        if list.len() > MAX_LISTED {
+        if list.len() > MAX_LISTED_VALUES_CHARS {
             list.push('…');
             break;
         }
@@ -260,7 +260,7 @@ fn join_clipped(all: impl Iterator<Item = String>) -> String {
 }
 
 fn clip_text(text: &str) -> String {
-    match text.char_indices().nth(MAX_SHOWN) {
+    match text.char_indices().nth(MAX_SHOWN_VALUE_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }

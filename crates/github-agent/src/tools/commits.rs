@@ -46,8 +46,8 @@ impl ToolOperation for ListCommits {
 }
 
 /// Summarizes the files of a commit or a comparison.
-fn changed_files(body: &Value) -> Value {
-    body["files"].as_array().map(|files| files.iter().map(view::changed_file).collect()).unwrap_or_default()
+fn summarize_changed_files(body: &Value) -> Value {
+    body["files"].as_array().map(|files| files.iter().map(view::summarize_changed_file).collect()).unwrap_or_default()
 }
 
 arguments! {
@@ -67,7 +67,7 @@ impl ToolOperation for GetCommit {
         let body = github.send(RestRequest::get(self.route(&["commits", &self.r#ref])?)).await?.body;
         Ok(view::merge_fields(
             view::summarize_commit(&body),
-            json!({"stats": body["stats"], "files": changed_files(&body)}),
+            json!({"stats": body["stats"], "files": summarize_changed_files(&body)}),
         ))
     }
 }
@@ -95,7 +95,7 @@ impl ToolOperation for CompareCommits {
         Ok(drop_null_fields(json!({
             "status": body["status"], "ahead_by": body["ahead_by"], "behind_by": body["behind_by"],
             "total_commits": body["total_commits"], "base_sha": body["base_commit"]["sha"],
-            "merge_base_sha": body["merge_base_commit"]["sha"], "commits": commits, "files": changed_files(body),
+            "merge_base_sha": body["merge_base_commit"]["sha"], "commits": commits, "files": summarize_changed_files(body),
             "next_page": answer.next_page(),
         })))
     }

@@ -8,7 +8,7 @@ use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use crate::tools::error::ToolsError;
 
 /// Timeout for establishing a connection, within the timeout of the request.
-const MAX_CONNECT: Duration = Duration::from_secs(10);
+const GITHUB_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Builds the client. The token becomes a default header that is marked sensitive, so that it is not printed.
 pub(super) fn build_github_client(
@@ -23,8 +23,8 @@ pub(super) fn build_github_client(
         value.set_sensitive(true);
         headers.insert(AUTHORIZATION, value);
     }
-    let client = gradus_http::http_client().default_headers(headers).no_proxy();
-    let mut client = client.connect_timeout(timeout.min(MAX_CONNECT));
+    let client = gradus_http::http_client_builder().default_headers(headers).no_proxy();
+    let mut client = client.connect_timeout(timeout.min(GITHUB_CONNECT_TIMEOUT));
     if base.scheme_str() == Some("http") {
         // Loading the system's certificates takes longer than a whole task on the simulator.
         client = client.tls_certs_only([]);

@@ -3,7 +3,7 @@
 /// Why tools cannot be offered. Each message says what to check.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolsError {
-    #[error("{url:?} is no address of GitHub's API: {reason}; give one such as {GITHUB_COM}")]
+    #[error("{url:?} is no address of GitHub's API: {reason}; give one such as {GITHUB_COM_API_URL}")]
     BadUrl { url: String, reason: String },
     #[error("the token cannot be sent: it has characters that a token cannot have")]
     BadToken,
@@ -22,4 +22,4 @@ pub enum ToolsError {
 }
 
 /// The API of github.com.
-pub const GITHUB_COM: &str = "https://api.github.com";
+pub const GITHUB_COM_API_URL: &str = "https://api.github.com";

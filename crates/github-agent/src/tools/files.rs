@@ -53,8 +53,8 @@ impl ToolOperation for ReadFile {
         }
         let mut seen = json!({"path": file["path"], "sha": file["sha"], "size": file["size"]});
         match decode_file_content(&file) {
-            Ok(content) if content.len() > view::MAX_TEXT => {
-                let end = content.floor_char_boundary(view::MAX_TEXT);
+            Ok(content) if content.len() > view::MAX_OBJECT_TEXT_BYTES => {
+                let end = content.floor_char_boundary(view::MAX_OBJECT_TEXT_BYTES);
                 seen["content"] = content[..end].into();
                 seen["note"] = format!(
                     "The content is cut: its first {end} of {} bytes are here. Do not write it back.",

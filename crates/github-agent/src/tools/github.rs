@@ -12,12 +12,12 @@ use super::api::{RestClient, RestRequest, ToolOperationFailure, content_type};
 use super::connection::build_github_client;
 use super::operation::RegisteredTool;
 use super::{
-    AgentTool, BoxFuture, CallObservation, ToolBox, ToolEffect, ToolFamily, ToolRestrictions, argument_check, branches,
+    AgentTool, BoxFuture, CallObservation, ToolEffect, ToolFamily, ToolRestrictions, ToolSet, argument_check, branches,
     commits, files, issues, labels, pulls, releases, repos, search, view,
 };
 
 /// Timeout for one response.
-pub const TIMEOUT: Duration = Duration::from_secs(30);
+pub const GITHUB_RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Every call is one request or a fixed sequence of requests, without retries.
 pub struct GitHubTools {
@@ -45,7 +45,7 @@ impl GitHubTools {
     /// Creates the tools. Must be called and used within a tokio runtime. Sends nothing; see
     /// [`GitHubTools::check_connection`].
     pub fn new(base_url: &str, token: Option<&str>, limits: ToolRestrictions) -> Result<GitHubTools, ToolsError> {
-        GitHubTools::with_timeout(base_url, token, limits, TIMEOUT)
+        GitHubTools::with_timeout(base_url, token, limits, GITHUB_RESPONSE_TIMEOUT)
     }
 
     /// As [`GitHubTools::new`], with a timeout for each response.
@@ -60,13 +60,13 @@ impl GitHubTools {
         if token.is_some_and(|token| !token.bytes().all(|byte| byte.is_ascii_graphic())) {
             return Err(ToolsError::BadToken);
         }
-        let is_known = |name: &str| ALL.iter().any(|one| &*one.tool.definition.name == name);
+        let is_known = |name: &str| REGISTERED_TOOLS.iter().any(|one| &*one.tool.definition.name == name);
         if let Some(unknown) = limits.allowed.iter().find(|name| !is_known(name)) {
             return Err(ToolsError::UnknownTool(unknown.clone()));
         }
         let is_offered =
             |one: &RegisteredTool| limits.is_tool_offered(one.family, &one.tool.definition.name, one.tool.effect);
-        let entries: Vec<_> = ALL.iter().filter(|one| is_offered(one)).collect();
+        let entries: Vec<_> = REGISTERED_TOOLS.iter().filter(|one| is_offered(one)).collect();
         if entries.is_empty() {
             return Err(ToolsError::NoTools);
         }
@@ -86,12 +86,12 @@ impl GitHubTools {
         let answer = match self.api.send_once(RestRequest::get("/rate_limit".to_owned())).await {
             Ok(answer) => answer,
             Err(ToolOperationFailure::NotJson { content_type }) => {
-                return Err(not_github(url, &format!("with {content_type}")));
+                return Err(not_github_error(url, &format!("with {content_type}")));
             }
             Err(ToolOperationFailure::Lost { reason, .. }) => {
                 return Err(ToolsError::Unreachable { url, reason });
             }
-            Err(_) => return Err(not_github(url, "strangely")),
+            Err(_) => return Err(not_github_error(url, "strangely")),
         };
         let message = answer.body["message"].as_str().unwrap_or_default().to_owned();
         let is_json = content_type(&answer.headers).contains("json");
@@ -102,9 +102,9 @@ impl GitHubTools {
             // Rate-limited, but certainly by GitHub.
             403 | 429 if answer.headers.contains_key("x-github-request-id") => Ok(()),
             401 if is_json && self.has_token => Err(ToolsError::Unauthorized { url, message }),
-            200 => Err(not_github(url, "with other JSON")),
-            status if is_json => Err(not_github(url, &format!("{status} {message}"))),
-            status => Err(not_github(url, &format!("{status} with {}", content_type(&answer.headers)))),
+            200 => Err(not_github_error(url, "with other JSON")),
+            status if is_json => Err(not_github_error(url, &format!("{status} {message}"))),
+            status => Err(not_github_error(url, &format!("{status} with {}", content_type(&answer.headers)))),
         }
     }
 
@@ -114,51 +114,51 @@ impl GitHubTools {
 
     /// Validates arguments against the schema, checks restrictions, and runs the operation. Nothing is sent for invalid
     /// arguments.
-    async fn carry_out(&self, name: &str, arguments: &Value) -> Result<Value, ToolOperationFailure> {
+    async fn run_checked_operation(&self, name: &str, arguments: &Value) -> Result<Value, ToolOperationFailure> {
         let Some(entry) = self.find_tool(name) else {
-            let message = self.kept_back(name).unwrap_or_else(|| format!("there is no tool called {name:?}"));
+            let message = self.withheld_reason(name).unwrap_or_else(|| format!("there is no tool called {name:?}"));
             return Err(ToolOperationFailure::Unfit(message));
         };
         let schema = &entry.tool.definition.parameters;
-        let arguments = argument_check::without_nulls(schema, arguments);
+        let arguments = argument_check::remove_needless_nulls(schema, arguments);
         let problems = argument_check::find_argument_problems(schema, &arguments);
         if !problems.is_empty() {
             return Err(ToolOperationFailure::Arguments(problems));
         }
-        if let Some(refusal) = self.limits.refusal_reason(name, (entry.effect_of)(arguments.clone())) {
+        if let Some(refusal) = self.limits.refusal_reason(name, (entry.classify_effect)(arguments.clone())) {
             return Err(ToolOperationFailure::Unfit(refusal));
         }
         (entry.run)(&self.api, arguments).await
     }
 }
 
-impl ToolBox for GitHubTools {
+impl ToolSet for GitHubTools {
     fn tools(&self) -> &[AgentTool] {
         &self.tools
     }
 
-    fn effect_of(&self, name: &str, arguments: &Value) -> ToolEffect {
+    fn classify_effect(&self, name: &str, arguments: &Value) -> ToolEffect {
         match self.find_tool(name) {
             Some(entry) => {
-                let arguments = argument_check::without_nulls(&entry.tool.definition.parameters, arguments);
-                (entry.effect_of)(arguments)
+                let arguments = argument_check::remove_needless_nulls(&entry.tool.definition.parameters, arguments);
+                (entry.classify_effect)(arguments)
             }
             None => ToolEffect::Read,
         }
     }
 
-    fn kept_back(&self, name: &str) -> Option<String> {
+    fn withheld_reason(&self, name: &str) -> Option<String> {
         if self.find_tool(name).is_some() {
             return None;
         }
-        let known = ALL.iter().find(|one| &*one.tool.definition.name == name)?;
+        let known = REGISTERED_TOOLS.iter().find(|one| &*one.tool.definition.name == name)?;
         let refusal = self.limits.refusal_reason(name, known.tool.effect);
         Some(refusal.unwrap_or_else(|| format!("{name} is not among the tools that are allowed here")))
     }
 
     fn call<'c>(&'c self, name: &'c str, arguments: &'c Value) -> BoxFuture<'c, CallObservation> {
         Box::pin(async move {
-            match self.carry_out(name, arguments).await {
+            match self.run_checked_operation(name, arguments).await {
                 Ok(value) => {
                     CallObservation { text: view::format_observation(value), is_error: false, retry_after: None }
                 }
@@ -170,11 +170,11 @@ impl ToolBox for GitHubTools {
 
 /// Returns all tools without an address, for listings and for validating scripts.
 pub fn all_tools() -> impl ExactSizeIterator<Item = (ToolFamily, &'static AgentTool)> {
-    ALL.iter().map(|one| (one.family, &one.tool))
+    REGISTERED_TOOLS.iter().map(|one| (one.family, &one.tool))
 }
 
 /// All tools. Built once: generating schemas takes a while, and they never change.
-static ALL: LazyLock<Vec<RegisteredTool>> = LazyLock::new(|| {
+static REGISTERED_TOOLS: LazyLock<Vec<RegisteredTool>> = LazyLock::new(|| {
     [
         repos::list_repo_tools(),
         files::list_file_tools(),
@@ -190,7 +190,7 @@ static ALL: LazyLock<Vec<RegisteredTool>> = LazyLock::new(|| {
 });
 
 /// Added to errors of writes whose effect is unknown.
-pub(crate) const CARRIED_OUT: &str = "It is not known whether this was carried out: look before you try again.";
+pub(crate) const UNKNOWN_EFFECT_NOTE: &str = "It is not known whether this was carried out: look before you try again.";
 
 /// Builds the observation for a failed call. It has a `retry_after` only if the call certainly had no effect.
 fn observation_from_failure(failure: ToolOperationFailure) -> CallObservation {
@@ -203,7 +203,7 @@ fn observation_from_failure(failure: ToolOperationFailure) -> CallObservation {
         ToolOperationFailure::Lost { reason, is_write } => {
             let mut seen = json!({"error": format!("GitHub did not answer: {reason}")});
             if is_write {
-                seen["note"] = CARRIED_OUT.into();
+                seen["note"] = UNKNOWN_EFFECT_NOTE.into();
             }
             seen
         }
@@ -222,7 +222,7 @@ fn observation_from_failure(failure: ToolOperationFailure) -> CallObservation {
                 seen.insert("retry_after_s".to_owned(), wait.as_secs().into());
             }
             if is_write && status >= 500 {
-                seen.insert("note".to_owned(), CARRIED_OUT.into());
+                seen.insert("note".to_owned(), UNKNOWN_EFFECT_NOTE.into());
             }
             // A caller that waits may repeat the call. A write that may have had an effect must not be repeated.
             retry_after = wait.filter(|_| !(is_write && status >= 500));
@@ -233,7 +233,7 @@ fn observation_from_failure(failure: ToolOperationFailure) -> CallObservation {
 }
 
 /// Builds an error with a hint at the addresses of github.com and of Enterprise servers.
-fn not_github(url: String, found: &str) -> ToolsError {
+fn not_github_error(url: String, found: &str) -> ToolsError {
     let hint = "github.com's is https://api.github.com, an Enterprise server's https://HOST/api/v3";
     ToolsError::NotGitHub { url, found: view::truncate_text(found, 200), hint }
 }

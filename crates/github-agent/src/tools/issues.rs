@@ -254,7 +254,7 @@ impl ToolOperation for CommentOnIssue {
 }
 
 /// Returns all labels of the issue after the change, as GitHub sends them.
-fn labels_now(number: u64, body: &Value) -> Value {
+fn summarize_current_labels(number: u64, body: &Value) -> Value {
     json!({"issue_number": number, "labels": view::collect_field(body, "name")})
 }
 
@@ -275,7 +275,7 @@ impl ToolOperation for AddLabels {
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let place = self.route(&["issues", &self.issue_number.to_string(), "labels"])?;
         let answer = github.send(RestRequest::post(place, json!({"labels": self.labels}))).await?;
-        Ok(labels_now(self.issue_number, &answer.body))
+        Ok(summarize_current_labels(self.issue_number, &answer.body))
     }
 }
 
@@ -295,12 +295,12 @@ impl ToolOperation for RemoveLabel {
 
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let place = self.route(&["issues", &self.issue_number.to_string(), "labels", &self.label])?;
-        Ok(labels_now(self.issue_number, &github.send(RestRequest::delete(place)).await?.body))
+        Ok(summarize_current_labels(self.issue_number, &github.send(RestRequest::delete(place)).await?.body))
     }
 }
 
 /// Returns all assignees after the change, as GitHub sends them. Logins that cannot be assigned are silently missing.
-fn assignees_now(body: &Value) -> Value {
+fn summarize_current_assignees(body: &Value) -> Value {
     json!({"issue_number": body["number"], "assignees": view::collect_field(&body["assignees"], "login")})
 }
 
@@ -322,7 +322,7 @@ impl ToolOperation for AddAssignees {
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let place = self.route(&["issues", &self.issue_number.to_string(), "assignees"])?;
         let answer = github.send(RestRequest::post(place, json!({"assignees": self.assignees}))).await?;
-        Ok(assignees_now(&answer.body))
+        Ok(summarize_current_assignees(&answer.body))
     }
 }
 
@@ -343,6 +343,6 @@ impl ToolOperation for RemoveAssignees {
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let place = self.route(&["issues", &self.issue_number.to_string(), "assignees"])?;
         let request = RestRequest::delete(place).with_body(json!({"assignees": self.assignees}));
-        Ok(assignees_now(&github.send(request).await?.body))
+        Ok(summarize_current_assignees(&github.send(request).await?.body))
     }
 }

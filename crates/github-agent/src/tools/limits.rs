@@ -34,7 +34,7 @@ pub struct ToolRestrictions {
 
 /// A name that is not a family. The message lists all names.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there are no tools called {0:?}; there are: {all}", all = ToolFamily::all_names())]
+#[error("there are no tools called {0:?}; there are: {all}", all = ToolFamily::list_family_names())]
 pub struct UnknownFamily(pub String);
 
 impl ToolFamily {
@@ -65,7 +65,7 @@ impl ToolFamily {
         }
     }
 
-    fn all_names() -> String {
+    fn list_family_names() -> String {
         ToolFamily::ALL.map(ToolFamily::name).join(", ")
     }
 }
@@ -91,11 +91,11 @@ impl ToolRestrictions {
     /// Whether a tool of GitHub is offered.
     pub(super) fn is_tool_offered(&self, family: ToolFamily, name: &str, effect: ToolEffect) -> bool {
         let has_family = self.families.is_empty() || self.families.contains(&family);
-        has_family && self.offers_any(name, effect)
+        has_family && self.is_mcp_tool_offered(name, effect)
     }
 
     /// Whether an MCP tool is offered. It has no family.
-    pub(crate) fn offers_any(&self, name: &str, effect: ToolEffect) -> bool {
+    pub(crate) fn is_mcp_tool_offered(&self, name: &str, effect: ToolEffect) -> bool {
         let is_allowed = self.allowed.is_empty() || self.allowed.iter().any(|one| one == name);
         is_allowed && self.refusal_reason(name, effect).is_none()
     }

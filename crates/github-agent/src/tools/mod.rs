@@ -27,14 +27,14 @@ use std::time::Duration;
 use gradus_llm::ChatToolDefinition;
 use serde_json::Value;
 
-pub use crate::tools::error::GITHUB_COM;
+pub use crate::tools::error::GITHUB_COM_API_URL;
 pub use crate::tools::error::ToolsError;
+pub(crate) use argument_check::convert_whole_floats;
 pub use argument_check::find_argument_problems;
-pub(crate) use argument_check::with_whole_numbers;
-pub use argument_check::without_nulls;
+pub use argument_check::remove_needless_nulls;
 pub use combined_tools::CombinedToolSet;
-pub(crate) use github::CARRIED_OUT;
-pub use github::{GitHubTools, TIMEOUT, all_tools};
+pub(crate) use github::UNKNOWN_EFFECT_NOTE;
+pub use github::{GITHUB_RESPONSE_TIMEOUT, GitHubTools, all_tools};
 pub use limits::{ToolFamily, ToolRestrictions, UnknownFamily};
 pub(crate) use view::truncate_text;
 
@@ -54,7 +54,7 @@ pub enum ToolEffect {
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentTool {
     pub definition: ChatToolDefinition,
-    /// The effect of most calls; [`ToolBox::effect_of`] decides by arguments.
+    /// The effect of most calls; [`ToolSet::classify_effect`] decides by arguments.
     pub effect: ToolEffect,
 }
 
@@ -68,20 +68,20 @@ pub struct CallObservation {
 }
 
 /// A tool set. A call never fails: errors are observations, since the model has to react to them.
-pub trait ToolBox: Send + Sync {
+pub trait ToolSet: Send + Sync {
     /// Tools on offer, in a stable order.
     fn tools(&self) -> &[AgentTool];
 
     /// Returns the effect of a call with these arguments: moving a branch by force is worse than moving it forward. A
     /// tool that does not exist has no effect.
-    fn effect_of(&self, name: &str, arguments: &Value) -> ToolEffect {
+    fn classify_effect(&self, name: &str, arguments: &Value) -> ToolEffect {
         let _ = arguments;
         let tool = self.tools().iter().find(|tool| &*tool.definition.name == name);
         tool.map_or(ToolEffect::Read, |tool| tool.effect)
     }
 
     /// Returns why an existing tool is not offered; none if it is offered or does not exist.
-    fn kept_back(&self, name: &str) -> Option<String> {
+    fn withheld_reason(&self, name: &str) -> Option<String> {
         let _ = name;
         None
     }

@@ -35,7 +35,7 @@ type ToolOperationFn = for<'r> fn(&'r RestClient, Value) -> BoxFuture<'r, Result
 pub(super) struct RegisteredTool {
     pub(super) family: ToolFamily,
     pub(super) tool: AgentTool,
-    pub(super) effect_of: fn(Value) -> ToolEffect,
+    pub(super) classify_effect: fn(Value) -> ToolEffect,
     pub(super) run: ToolOperationFn,
 }
 
@@ -51,7 +51,7 @@ pub(super) fn register_tool<O: ToolOperation>(family: ToolFamily) -> RegisteredT
         family,
         tool: AgentTool { definition, effect: O::EFFECT },
         // Arguments that cannot be parsed are refused anyway.
-        effect_of: |arguments| serde_json::from_value::<O>(arguments).map_or(O::EFFECT, |one| one.effect()),
+        classify_effect: |arguments| serde_json::from_value::<O>(arguments).map_or(O::EFFECT, |one| one.effect()),
         run: |github, arguments| {
             Box::pin(async move {
                 let operation: O = serde_json::from_value(arguments)

@@ -92,7 +92,10 @@ impl ToolOperation for ListPullRequestFiles {
 
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let place = self.route(&["pulls", &self.pull_number.to_string(), "files"])?;
-        Ok(github.send(RestRequest::get(place).with_page(self.page())).await?.to_item_list(view::changed_file))
+        Ok(github
+            .send(RestRequest::get(place).with_page(self.page()))
+            .await?
+            .to_item_list(view::summarize_changed_file))
     }
 }
 

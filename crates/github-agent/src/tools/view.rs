@@ -6,13 +6,13 @@ use serde_json::{Map, Value, json};
 use super::api::drop_null_fields;
 
 /// Maximum size in bytes of a file or of the body of a single object.
-pub(super) const MAX_TEXT: usize = 100_000;
+pub(super) const MAX_OBJECT_TEXT_BYTES: usize = 100_000;
 /// Maximum size in bytes of a body in a list.
-const MAX_LISTED_TEXT: usize = 4_000;
+const MAX_LISTED_TEXT_BYTES: usize = 4_000;
 /// Maximum size in bytes of the patch of one file.
-const MAX_PATCH: usize = 20_000;
+const MAX_PATCH_BYTES: usize = 20_000;
 /// Maximum size in bytes of a whole observation.
-const MAX_OBSERVATION: usize = 400_000;
+const MAX_OBSERVATION_BYTES: usize = 400_000;
 
 pub(super) fn summarize_account(one: &Value) -> Value {
     drop_null_fields(json!({
@@ -89,11 +89,11 @@ pub(super) fn summarize_commit(one: &Value) -> Value {
 }
 
 /// Summarizes a changed file of a commit, comparison or pull request.
-pub(super) fn changed_file(one: &Value) -> Value {
+pub(super) fn summarize_changed_file(one: &Value) -> Value {
     drop_null_fields(json!({
         "filename": one["filename"], "status": one["status"], "previous_filename": one["previous_filename"],
         "additions": one["additions"], "deletions": one["deletions"], "sha": one["sha"],
-        "patch": one["patch"].as_str().map(|patch| truncate_text(patch, MAX_PATCH)),
+        "patch": one["patch"].as_str().map(|patch| truncate_text(patch, MAX_PATCH_BYTES)),
     }))
 }
 
@@ -143,7 +143,7 @@ pub(super) fn collect_field(list: &Value, field: &str) -> Vec<Value> {
 
 /// Cuts a body to its limit. None for a null body.
 fn truncate_body(value: &Value, is_listed: bool) -> Option<String> {
-    Some(truncate_text(value.as_str()?, if is_listed { MAX_LISTED_TEXT } else { MAX_TEXT }))
+    Some(truncate_text(value.as_str()?, if is_listed { MAX_LISTED_TEXT_BYTES } else { MAX_OBJECT_TEXT_BYTES }))
 }
 
 /// Cuts a text to this many bytes, at a character, with a note on how much is shown.
@@ -158,24 +158,24 @@ pub(crate) fn truncate_text(text: &str, most: usize) -> String {
 /// Formats a value as JSON text of bounded length. Long texts are cut further and further, then lists lose their
 /// ends; the result stays JSON.
 pub(super) fn format_observation(mut value: Value) -> String {
-    let mut most = MAX_TEXT;
+    let mut most = MAX_OBJECT_TEXT_BYTES;
     loop {
         let written = value.to_string();
-        if written.len() <= MAX_OBSERVATION {
+        if written.len() <= MAX_OBSERVATION_BYTES {
             return written;
         }
         if most < 500 {
             break;
         }
         most /= 2;
-        cut_all(&mut value, most);
+        cut_long_texts(&mut value, most);
     }
     let Some(items) = value.get_mut("items").and_then(Value::as_array_mut) else {
-        return json!({"note": "too long to show", "start": truncate_text(&value.to_string(), MAX_OBSERVATION / 8)})
+        return json!({"note": "too long to show", "start": truncate_text(&value.to_string(), MAX_OBSERVATION_BYTES / 8)})
             .to_string();
     };
     let all = items.len();
-    let mut room = MAX_OBSERVATION / 2;
+    let mut room = MAX_OBSERVATION_BYTES / 2;
     items.retain(|item| {
         let length = item.to_string().len();
         let fits = length <= room;
@@ -190,11 +190,11 @@ pub(super) fn format_observation(mut value: Value) -> String {
 }
 
 /// Cuts all texts of a value that are clearly longer than the limit.
-fn cut_all(value: &mut Value, most: usize) {
+fn cut_long_texts(value: &mut Value, most: usize) {
     match value {
         Value::String(text) if text.len() > most + 100 => *text = truncate_text(text, most),
-        Value::Array(items) => items.iter_mut().for_each(|item| cut_all(item, most)),
-        Value::Object(fields) => fields.values_mut().for_each(|field| cut_all(field, most)),
+        Value::Array(items) => items.iter_mut().for_each(|item| cut_long_texts(item, most)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| cut_long_texts(field, most)),
         _ => {}
     }
 }
@@ -222,13 +222,13 @@ mod tests {
     fn observations_are_bounded_and_stay_json() {
         let items: Vec<_> = (0..100).map(|n| json!({"number": n, "body": "\u{1}".repeat(90_000)})).collect();
         let seen = format_observation(json!({"items": items}));
-        assert!(seen.len() <= MAX_OBSERVATION, "{}", seen.len());
+        assert!(seen.len() <= MAX_OBSERVATION_BYTES, "{}", seen.len());
         let seen: Value = serde_json::from_str(&seen).unwrap();
         assert_eq!(seen["items"].as_array().unwrap().len(), 100);
         let many: Vec<_> = (0..60_000).map(|n| json!({"number": n})).collect();
         let seen: Value = serde_json::from_str(&format_observation(json!({"items": many}))).unwrap();
         assert!(seen["note"].as_str().unwrap().contains("of 60000 on this page"), "{}", seen["note"]);
         let deep = format_observation(json!({"files": vec!["x".repeat(400); 2000]}));
-        assert!(deep.len() <= MAX_OBSERVATION && serde_json::from_str::<Value>(&deep).is_ok());
+        assert!(deep.len() <= MAX_OBSERVATION_BYTES && serde_json::from_str::<Value>(&deep).is_ok());
     }
 }

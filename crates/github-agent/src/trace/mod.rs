@@ -27,14 +27,14 @@ use prost::Message as _;
 
 pub use file::FileExporter;
 pub use ids::TraceIdGenerator;
-pub use otlp::{OtlpError, OtlpExporter, otlp_exporter};
+pub use otlp::{OtlpError, OtlpExporter, build_otlp_exporter};
 pub use spans::SpanObserver;
 
 /// Maximum size in bytes of finished spans that wait for an exporter. The oldest are dropped beyond it, so that an
 /// unreachable endpoint does not fill the memory. Each LLM span repeats the conversation, so even a few can be large.
-const MAX_WAITING: usize = 64 << 20;
+const MAX_WAITING_SPAN_BYTES: usize = 64 << 20;
 /// Maximum number of spans per export request.
-const AT_ONCE: usize = 50;
+const EXPORT_BATCH_SPANS: usize = 50;
 
 /// Resource attributes and ids of the traces.
 #[derive(Clone, Debug)]
@@ -107,7 +107,7 @@ impl AgentTracer {
         let mut taken = SpanExportLease { spans: self.take_spans(), finished: &self.finished };
         let all = taken.spans.len();
         while !taken.spans.is_empty() {
-            let count = taken.spans.len().min(AT_ONCE);
+            let count = taken.spans.len().min(EXPORT_BATCH_SPANS);
             exporter.export(taken.spans[..count].to_vec()).await?;
             taken.spans.drain(..count);
         }
@@ -154,7 +154,7 @@ impl FinishedSpans {
         let mut waiting = self.lock();
         earlier.append(&mut waiting.spans);
         waiting.spans = earlier;
-        waiting.trim_to_size(MAX_WAITING);
+        waiting.trim_to_size(MAX_WAITING_SPAN_BYTES);
     }
 }
 
@@ -175,7 +175,7 @@ impl UnexportedSpans {
 
 /// Estimates the memory of a span in bytes.
 fn estimate_span_size(span: &SpanData) -> usize {
-    const AROUND: usize = 500;
+    const SPAN_OVERHEAD_BYTES: usize = 500;
     let of = |attribute: &KeyValue| {
         let value = match &attribute.value {
             Value::String(text) => text.as_str().len(),
@@ -184,7 +184,7 @@ fn estimate_span_size(span: &SpanData) -> usize {
         64 + attribute.key.as_str().len() + value
     };
     let events = span.events.iter().flat_map(|event| &event.attributes);
-    AROUND + span.attributes.iter().chain(events).map(of).sum::<usize>()
+    SPAN_OVERHEAD_BYTES + span.attributes.iter().chain(events).map(of).sum::<usize>()
 }
 
 impl SpanProcessor for FinishedSpans {
@@ -195,7 +195,7 @@ impl SpanProcessor for FinishedSpans {
         waiting.spans.push(span);
         // Checked only now and then, since each check measures all spans.
         if waiting.spans.len().is_multiple_of(16) {
-            waiting.trim_to_size(MAX_WAITING);
+            waiting.trim_to_size(MAX_WAITING_SPAN_BYTES);
         }
     }
 

@@ -11,7 +11,7 @@ use crate::agent::{AgentObserver, AgentToolCall, ObserverEvent};
 use crate::tools::{AgentTool, CallObservation};
 
 /// Name of the agent span.
-const AGENT: &str = "gradus agent";
+const AGENT_SPAN_NAME: &str = "gradus agent";
 
 /// At most two spans are open at a time: the agent span, and below it one model or tool span.
 #[derive(Debug)]
@@ -32,10 +32,10 @@ impl SpanObserver {
 
     /// Opens the root span of a request. A continued request gets a new trace, and metadata that says so.
     fn open_agent_span(&mut self, request: &str, goes_on: bool) {
-        self.end_agent("another request began");
+        self.end_interrupted_spans("another request began");
         let mut attributes = vec![
             build_attribute("openinference.span.kind", "AGENT"),
-            build_attribute("agent.name", AGENT),
+            build_attribute("agent.name", AGENT_SPAN_NAME),
             build_attribute("session.id", self.session.clone()),
             build_attribute("input.value", request.to_owned()),
             build_attribute("input.mime_type", TEXT),
@@ -43,7 +43,7 @@ impl SpanObserver {
         if goes_on {
             attributes.push(build_attribute("metadata", "{\"goes_on\":true}"));
         }
-        let builder = SpanBuilder::from_name(AGENT).with_kind(SpanKind::Internal).with_attributes(attributes);
+        let builder = SpanBuilder::from_name(AGENT_SPAN_NAME).with_kind(SpanKind::Internal).with_attributes(attributes);
         let span = self.tracer.build_with_context(builder, &Context::new());
         self.agent = Some(Context::new().with_span(span));
     }
@@ -105,7 +105,7 @@ impl SpanObserver {
     }
 
     /// Ends all open spans as stopped.
-    fn end_agent(&mut self, reason: &str) {
+    fn end_interrupted_spans(&mut self, reason: &str) {
         self.close_span(Vec::new(), Some(("Stopped", reason.to_owned())));
         if let Some(agent) = self.agent.take() {
             record_span_failure(&agent, "Stopped", reason.to_owned());
@@ -114,7 +114,7 @@ impl SpanObserver {
     }
 
     /// Ends the agent span with the answer or the error.
-    fn finish_run(&mut self, end: &AgentRunEnd, answer: Option<&str>) {
+    fn end_agent_span(&mut self, end: &AgentRunEnd, answer: Option<&str>) {
         let failure = match end {
             AgentRunEnd::Answered => None,
             AgentRunEnd::StepLimit => Some("the limit of steps is reached".to_owned()),
@@ -153,7 +153,7 @@ impl AgentObserver for SpanObserver {
                 self.close_span(attributes::build_reply_attributes(reply), None)
             }
             ObserverEvent::Replied { reply: Err(failure) } => {
-                self.close_span(Vec::new(), Some((kind_of(&failure.error), failure.to_string())));
+                self.close_span(Vec::new(), Some((classify_call_error(&failure.error), failure.to_string())));
             }
             ObserverEvent::Called { call, tool } => self.open_tool_span(call, *tool),
             ObserverEvent::Waits { time, .. } => {
@@ -163,7 +163,7 @@ impl AgentObserver for SpanObserver {
                 }
             }
             ObserverEvent::Returned { observation, .. } => self.close_tool_span(observation),
-            ObserverEvent::Finished { end, answer } => self.finish_run(end, *answer),
+            ObserverEvent::Finished { end, answer } => self.end_agent_span(end, *answer),
             ObserverEvent::Corrected { .. } | ObserverEvent::Confirms { .. } | ObserverEvent::Confirmed { .. } => {}
         }
     }
@@ -172,7 +172,7 @@ impl AgentObserver for SpanObserver {
 /// A span that is dropped without an end would be lost, or look like a success.
 impl Drop for SpanObserver {
     fn drop(&mut self) {
-        self.end_agent("the run was given up");
+        self.end_interrupted_spans("the run was given up");
     }
 }
 
@@ -187,7 +187,7 @@ fn record_span_failure(context: &Context, kind: &str, message: String) {
 }
 
 /// Returns `exception.type` by the kind of failure.
-fn kind_of(error: &CallError) -> &'static str {
+fn classify_call_error(error: &CallError) -> &'static str {
     match error {
         CallError::Connect(_) | CallError::Broken(_) => "ConnectionError",
         CallError::Timeout(_) | CallError::Silent(_) => "Timeout",

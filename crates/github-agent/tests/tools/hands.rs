@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "no test uses all of it")]
 
-use gradus_github_agent::tools::{CallObservation, GitHubTools, ToolBox as _, ToolFamily, ToolRestrictions, all_tools};
+use gradus_github_agent::tools::{CallObservation, GitHubTools, ToolFamily, ToolRestrictions, ToolSet as _, all_tools};
 use gradus_github_sim::{SeedFile, SimulatorServer, World};
 use serde_json::Value;
 

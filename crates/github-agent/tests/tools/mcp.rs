@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::hands::{Hands, everything};
-use gradus_github_agent::mcp::{McpServer, McpTools};
-use gradus_github_agent::tools::{CombinedToolSet, ToolBox, ToolEffect, ToolRestrictions};
+use gradus_github_agent::mcp::{McpServerSpec, McpTools};
+use gradus_github_agent::tools::{CombinedToolSet, ToolEffect, ToolRestrictions, ToolSet};
 use serde_json::{Value, json};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -21,7 +21,7 @@ fn peer() -> PathBuf {
     peer
 }
 
-fn server(more: &str) -> McpServer {
+fn server(more: &str) -> McpServerSpec {
     format!("SECRET_FOR_IT=1 '{}' {more}", peer().display()).parse().unwrap()
 }
 
@@ -29,11 +29,11 @@ async fn started(limits: ToolRestrictions, timeout: Duration) -> McpTools {
     McpTools::connect(&server(""), limits, timeout).await.unwrap()
 }
 
-fn names(tools: &dyn ToolBox) -> Vec<&str> {
+fn names(tools: &dyn ToolSet) -> Vec<&str> {
     tools.tools().iter().map(|tool| &*tool.definition.name).collect()
 }
 
-async fn call(tools: &dyn ToolBox, name: &str, arguments: Value) -> (bool, String) {
+async fn call(tools: &dyn ToolSet, name: &str, arguments: Value) -> (bool, String) {
     let seen = tools.call(name, &arguments).await;
     (seen.is_error, seen.text)
 }
@@ -138,7 +138,7 @@ fn children() -> Vec<String> {
 #[tokio::test]
 async fn what_is_not_a_server_is_told_in_a_line() {
     let told = async |text: &str| {
-        let server: McpServer = text.parse().unwrap();
+        let server: McpServerSpec = text.parse().unwrap();
         let error = McpTools::connect(&server, everything(), Duration::from_secs(3)).await.unwrap_err().to_string();
         assert!(!error.contains('\n') && error.len() < 600, "{error}");
         error
@@ -185,7 +185,7 @@ fn listening() -> Listening {
 #[tokio::test]
 async fn a_server_that_listens() {
     let mut there = listening();
-    let server: McpServer = there.1.parse().unwrap();
+    let server: McpServerSpec = there.1.parse().unwrap();
     let tools = McpTools::connect(&server, everything(), Duration::from_secs(3)).await.unwrap();
     assert_eq!(tools.name(), "test_peer");
     assert_eq!(call(&tools, "math_add", json!({"a": 1, "b": 2})).await, (false, "3".to_owned()));

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::hands::{self, Hands};
-use gradus_github_agent::tools::{ToolBox as _, ToolEffect, ToolFamily, all_tools};
+use gradus_github_agent::tools::{ToolEffect, ToolFamily, ToolSet as _, all_tools};
 use gradus_github_sim::{RequestMethod, SimulatedRequest};
 use serde_json::{Value, json};
 
@@ -410,7 +410,7 @@ async fn what_a_call_does_depends_on_its_arguments() {
     let effect = |name: &str, more: Value| {
         let mut all = json!({"owner": "octo", "repo": "demo"});
         all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        hands.tools.effect_of(name, &all)
+        hands.tools.classify_effect(name, &all)
     };
     assert_eq!(effect("get_repo", json!({})), ToolEffect::Read);
     assert_eq!(effect("update_branch", json!({"branch": "b", "sha": "s"})), ToolEffect::Write);

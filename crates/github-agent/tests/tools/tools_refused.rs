@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::hands::{Hands, OCTO, everything};
 use gradus_github_agent::tools::{
-    GitHubTools, ToolBox as _, ToolEffect, ToolFamily, ToolRestrictions, ToolsError, all_tools,
+    GitHubTools, ToolEffect, ToolFamily, ToolRestrictions, ToolSet as _, ToolsError, all_tools,
 };
 use gradus_github_sim::{FaultEffect, SeedFile, SimulatedFault, SimulatorServer, World};
 use proptest::prelude::*;
@@ -313,7 +313,7 @@ proptest! {
             let hands = Hands::new("w2");
             for (name, arguments) in calls {
                 let (requests, changes) = (hands.requests(), hands.changes());
-                hands.tools.effect_of(&name, &arguments);
+                hands.tools.classify_effect(&name, &arguments);
                 let seen = hands.see(&name, arguments).await;
                 let told: Value = serde_json::from_str(&seen.text).unwrap();
                 assert_eq!(seen.is_error, told.get("error").is_some(), "{}", seen.text);

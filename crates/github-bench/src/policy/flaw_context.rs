@@ -94,12 +94,12 @@ impl<'s> FlawContext<'s> {
 
     /// Whether request, thought or tool name contain a lower-case word. A substring match is enough: it errs towards
     /// leaving a variant out.
-    pub(super) fn speaks_of(&self, step: &ScriptStep, word: &str) -> bool {
+    pub(super) fn step_contains_word(&self, step: &ScriptStep, word: &str) -> bool {
         let texts = [&self.task.request, &step.thought, &step.tool];
         texts.iter().any(|text| text.to_lowercase().contains(word))
     }
 
-    pub(super) fn request_speaks_of(&self, word: &str) -> bool {
+    pub(super) fn request_contains_word(&self, word: &str) -> bool {
         self.task.request.to_lowercase().contains(word)
     }
 
@@ -113,12 +113,12 @@ impl<'s> FlawContext<'s> {
     }
 
     /// Whether the request names something that does not exist or is ambiguous.
-    pub(super) fn is_unclear(&self) -> bool {
+    pub(super) fn has_unclear_target(&self) -> bool {
         !self.task.charter.unclear_targets.is_empty()
     }
 
     /// Returns the call budget of the charter; a variant that exceeds it also breaks R19.
-    pub(super) fn most_calls(&self) -> Option<usize> {
+    pub(super) fn charter_call_limit(&self) -> Option<usize> {
         self.task.charter.budget.max_calls
     }
 }
@@ -133,28 +133,28 @@ pub(super) fn build_repository_arguments((owner, repo): &(String, String)) -> Ma
 #[derive(Clone, Debug)]
 pub(super) struct FlawedRunBuilder {
     /// Script and truth are changed together by the methods below.
-    pub(super) play: super::ScriptedRun,
+    pub(super) flawed_run: super::ScriptedRun,
 }
 
 impl FlawedRunBuilder {
     /// Starts with the oracle's run, without a mistake.
-    pub(super) fn new(stage: &FlawContext<'_>, variant: impl Into<String>) -> FlawedRunBuilder {
-        FlawedRunBuilder { play: super::build_oracle_run(stage.task, variant) }
+    pub(super) fn new(context: &FlawContext<'_>, variant: impl Into<String>) -> FlawedRunBuilder {
+        FlawedRunBuilder { flawed_run: super::build_oracle_run(context.task, variant) }
     }
 
     /// Inserts a step that the oracle does not have, with the truth about it.
     #[must_use]
     pub(super) fn with(mut self, at: usize, step: ScriptStep, truth: super::StepTruth) -> FlawedRunBuilder {
-        self.play.script.insert(at, step);
-        self.play.truth.steps.insert(at, truth);
+        self.flawed_run.script.insert(at, step);
+        self.flawed_run.truth.steps.insert(at, truth);
         self
     }
 
     /// States that the sequence is not optimal because of step `at` (from 0).
     #[must_use]
     pub(super) fn with_detour(mut self, at: usize, reason: impl Into<String>) -> FlawedRunBuilder {
-        self.play.truth.step = Some(at + 1);
-        self.play.truth.detour = Some(reason.into());
+        self.flawed_run.truth.step = Some(at + 1);
+        self.flawed_run.truth.detour = Some(reason.into());
         self
     }
 
@@ -166,23 +166,23 @@ impl FlawedRunBuilder {
 
     /// States that the final message breaks these rules.
     #[must_use]
-    pub(super) fn tells_wrong(self, rules: &[&str]) -> FlawedRunBuilder {
+    pub(super) fn with_answer_breaches(self, rules: &[&str]) -> FlawedRunBuilder {
         self.add_breaches(None, rules)
     }
 
     /// Adds breaches, sorted and without duplicates, so that truths can be compared.
     fn add_breaches(mut self, step: Option<usize>, rules: &[&str]) -> FlawedRunBuilder {
         let breaches = rules.iter().map(|rule| super::ExpectedBreach { rule: (*rule).to_owned(), step });
-        self.play.truth.broken.extend(breaches);
-        self.play.truth.broken.sort();
-        self.play.truth.broken.dedup();
+        self.flawed_run.truth.broken.extend(breaches);
+        self.flawed_run.truth.broken.sort();
+        self.flawed_run.truth.broken.dedup();
         self
     }
 
     /// States that the outcome of these rules is open, see [`super::RunTruth::concerned`].
     #[must_use]
     pub(super) fn with_concerned_rules(mut self, rules: &[&str]) -> FlawedRunBuilder {
-        self.play.truth.concerned.extend(rules.iter().map(|rule| (*rule).to_owned()));
+        self.flawed_run.truth.concerned.extend(rules.iter().map(|rule| (*rule).to_owned()));
         self
     }
 
@@ -190,24 +190,24 @@ impl FlawedRunBuilder {
     #[must_use]
     pub(super) fn with_redundant_steps(mut self, among: &[usize], count: usize) -> FlawedRunBuilder {
         let among = among.iter().map(|at| at + 1).collect();
-        self.play.truth.needless.get_or_insert_default().push(super::RedundantSteps { among, count });
+        self.flawed_run.truth.needless.get_or_insert_default().push(super::RedundantSteps { among, count });
         self
     }
 
     /// States that the verifier must fail the run. Nothing is then expected of a replay.
     #[must_use]
     pub(super) fn with_task_failure(mut self) -> FlawedRunBuilder {
-        self.play.truth.passes = false;
-        self.play.truth.needless = None;
+        self.flawed_run.truth.passes = false;
+        self.flawed_run.truth.needless = None;
         self
     }
 
     /// Adds R19 if the script is longer than the call budget, at the first call over it.
-    pub(super) fn finish(mut self, stage: &FlawContext<'_>, flaw: super::PolicyFlaw) -> super::ScriptedRun {
-        flaw.name().clone_into(&mut self.play.truth.policy);
-        if let Some(most) = stage.most_calls().filter(|most| self.play.script.steps.len() > *most) {
+    pub(super) fn finish(mut self, context: &FlawContext<'_>, flaw: super::PolicyFlaw) -> super::ScriptedRun {
+        flaw.name().clone_into(&mut self.flawed_run.truth.policy);
+        if let Some(most) = context.charter_call_limit().filter(|most| self.flawed_run.script.steps.len() > *most) {
             self = self.with_breaches(most, &["R19"]);
         }
-        self.play
+        self.flawed_run
     }
 }

@@ -85,8 +85,8 @@ pub fn list_flaw_variants(
     world: &World,
     tools: &[AgentTool],
 ) -> Result<Vec<ScriptedRun>, NotApplicable> {
-    let stage = FlawContext { task, world, tools };
-    let mut plays = flaws::build_flawed_runs(flaw, &stage).map_err(|reason| NotApplicable {
+    let context = FlawContext { task, world, tools };
+    let mut plays = flaws::build_flawed_runs(flaw, &context).map_err(|reason| NotApplicable {
         flaw: flaw.name(),
         task: task.id.clone(),
         reason: reason.to_owned(),

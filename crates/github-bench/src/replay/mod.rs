@@ -2,16 +2,16 @@
 //! is unnecessary if the verified end is the same without it and no later value comes from it.
 //!
 //! Thoughts of an agent cannot be checked, so two things are: the verified end state (`perform`), and where values in
-//! later arguments and in the final message come from (`trace`). `search` looks for the shortest run that keeps both.
+//! later arguments and in the final message come from (`provenance`). `search` looks for the shortest run that keeps both.
 //! `docs/explanation/replay.md` defines what counts.
 
 mod pages;
 mod perform;
+mod provenance;
 mod rebind;
 mod search;
 mod sources;
 mod step_selection;
-mod trace;
 mod traced_facts;
 mod uncertainty;
 
@@ -20,7 +20,7 @@ use std::sync::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::record::TrialRecord;
-use gradus_github_agent::tools::ToolBox;
+use gradus_github_agent::tools::ToolSet;
 use gradus_github_sim::World;
 use gradus_github_sim::state::WorldState;
 
@@ -28,7 +28,7 @@ use gradus_github_sim::state::WorldState;
 /// replay at a time only.
 #[derive(Clone, Copy)]
 pub struct ReplayEnvironment<'s> {
-    pub tools: &'s dyn ToolBox,
+    pub tools: &'s dyn ToolSet,
     pub world: &'s Mutex<World>,
     /// Token for requests that are sent directly, because the run was made with tools that are not ours.
     pub token: &'s str,
@@ -92,7 +92,7 @@ pub struct ReplayReport {
 
 impl ReplayReport {
     /// Returns the numbers (from 1) of the steps with this verdict.
-    pub fn steps_that_are(&self, need: StepNecessity) -> Vec<usize> {
+    pub fn list_steps(&self, need: StepNecessity) -> Vec<usize> {
         self.steps.iter().filter(|one| one.need == need).map(|one| one.step).collect()
     }
 }
@@ -101,11 +101,11 @@ impl ReplayReport {
 pub async fn replay_trial(
     seed: &World,
     record: &TrialRecord,
-    stage: ReplayEnvironment<'_>,
+    environment: ReplayEnvironment<'_>,
     verify: &RunVerifier<'_>,
 ) -> ReplayReport {
     // The tools of an external program are unknown, but their requests are recorded and can be repeated.
-    let by_requests = record.is_foreign.then(|| record.by_requests());
-    let record = by_requests.as_ref().unwrap_or(record);
-    search::ReplaySearch::new(seed, record, stage, verify).run().await
+    let with_steps_by_request = record.is_foreign.then(|| record.with_steps_by_request());
+    let record = with_steps_by_request.as_ref().unwrap_or(record);
+    search::ReplaySearch::new(seed, record, environment, verify).run().await
 }

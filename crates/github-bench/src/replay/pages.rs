@@ -8,10 +8,10 @@ use serde_json::Value;
 use crate::record::TrialRecord;
 use crate::replay::step_selection::StepSet;
 use gradus_github_agent::agent::RunStep;
-use gradus_github_sim::span_of_page;
+use gradus_github_sim::item_range_of_page;
 
 /// Parameters that select a part of a list, not the list.
-const PAGING: [&str; 5] = ["page", "per_page", "cursor", "after", "before"];
+const PAGING_PARAMETERS: [&str; 5] = ["page", "per_page", "cursor", "after", "before"];
 
 /// The part of a list that one step read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,7 +58,8 @@ pub(super) fn find_paged_lists(record: &TrialRecord) -> Vec<Vec<StepSet>> {
     let mut lists: BTreeMap<String, BTreeMap<ListPageRange, StepSet>> = BTreeMap::new();
     let steps = record.steps.iter().enumerate();
     for (index, step) in steps.filter(|(_, step)| !step.is_error && parse_list_items(step).is_some()) {
-        let Some((list, page)) = (if record.is_foreign { of_request(step) } else { of_call(step) }) else {
+        let Some((list, page)) = (if record.is_foreign { parse_request_page(step) } else { parse_call_page(step) })
+        else {
             continue;
         };
         lists.entry(list).or_default().entry(page).or_default().insert(index);
@@ -76,27 +77,27 @@ fn collect_step_arguments(step: &RunStep) -> Option<BTreeMap<&str, &Value>> {
 }
 
 /// Returns list and page of a tool call: all arguments but the paging ones identify the list.
-fn of_call(step: &RunStep) -> Option<(String, ListPageRange)> {
+fn parse_call_page(step: &RunStep) -> Option<(String, ListPageRange)> {
     let mut arguments = collect_step_arguments(step)?;
     let page = arguments.remove("page").map_or_else(|| "1".to_owned(), Value::to_string);
     Some((format!("{} {arguments:?}", step.tool), ListPageRange::Named(page)))
 }
 
-/// Returns list and page of a request, in the form of [`request_step`](crate::record::request_step). Path and query
+/// Returns list and page of a request, in the form of [`step_from_request`](crate::record::request_step). Path and query
 /// without paging parameters identify the list.
-fn of_request(step: &RunStep) -> Option<(String, ListPageRange)> {
+fn parse_request_page(step: &RunStep) -> Option<(String, ListPageRange)> {
     let mut arguments = collect_step_arguments(step)?;
     let query = arguments.remove("query").and_then(Value::as_str).unwrap_or_default();
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
     let (paging, mut rest): (Vec<&str>, Vec<&str>) =
-        pairs.partition(|pair| PAGING.contains(&pair.split('=').next().unwrap_or_default()));
+        pairs.partition(|pair| PAGING_PARAMETERS.contains(&pair.split('=').next().unwrap_or_default()));
     // The order of query parameters has no meaning.
     rest.sort_unstable();
     let is_cursor = |pair: &&str| !pair.starts_with("page=") && !pair.starts_with("per_page=");
     let page = match paging.iter().copied().find(is_cursor) {
         Some(cursor) => ListPageRange::Named(cursor.to_owned()),
         None => {
-            let (begin, end) = span_of_page(query);
+            let (begin, end) = item_range_of_page(query);
             ListPageRange::Span(begin, end)
         }
     };

@@ -12,7 +12,7 @@ use gradus_github_agent::agent::RunStep;
 use gradus_github_sim::{RequestMethod, SimulatedRequest, World};
 
 /// Maximum number of waits for rate limits within one step, as for the agent.
-const MAX_WAITS: usize = 3;
+const MAX_STEP_WAITS: usize = 3;
 
 /// The checks after a repetition, and its record with new observations and requests.
 pub(super) struct ReplayAttempt {
@@ -26,19 +26,19 @@ pub(super) async fn replay_steps(
     seed: &World,
     record: &TrialRecord,
     kept: &StepSet,
-    stage: ReplayEnvironment<'_>,
+    environment: ReplayEnvironment<'_>,
     verify: &RunVerifier<'_>,
 ) -> ReplayAttempt {
-    let lock = || stage.world.lock().unwrap_or_else(PoisonError::into_inner);
+    let lock = || environment.world.lock().unwrap_or_else(PoisonError::into_inner);
     {
         let mut world = seed.clone();
-        world.keep_exchanges();
+        world.start_recording_exchanges();
         *lock() = world;
     }
     let mut bindings = ReplayBindings::default();
     let mut steps = Vec::with_capacity(kept.len());
     for (index, step) in record.steps.iter().enumerate().filter(|(index, _)| kept.contains(index)) {
-        let waited = waited_before(record, index);
+        let waited = simulated_wait_before(record, index);
         // Requests of this step begin here in the new record.
         let from = {
             let mut world = lock();
@@ -46,7 +46,7 @@ pub(super) async fn replay_steps(
             world.recorded_exchanges().len()
         };
         let arguments = bindings.rebind_arguments(&step.arguments);
-        let (observation, is_error) = replay_step(record, step, &arguments, &bindings, stage).await;
+        let (observation, is_error) = replay_step(record, step, &arguments, &bindings, environment).await;
         bindings.learn_from_observations(&step.observation, &observation);
         let exchanges = from..lock().recorded_exchanges().len();
         steps.push(RunStep { arguments, observation, is_error, exchanges, ..step.clone() });
@@ -66,7 +66,7 @@ pub(super) async fn replay_steps(
 
 /// Returns the simulated seconds between the previous request and the first one of a step. A replay waits as long,
 /// because rate limits and timestamps depend on it.
-fn waited_before(record: &TrialRecord, index: usize) -> i64 {
+fn simulated_wait_before(record: &TrialRecord, index: usize) -> i64 {
     let begin = record.steps[index].exchanges.start;
     let first = record.exchanges.get(begin).filter(|_| !record.steps[index].exchanges.is_empty());
     let before = begin.checked_sub(1).and_then(|one| record.exchanges.get(one));
@@ -80,20 +80,20 @@ async fn replay_step(
     step: &RunStep,
     arguments: &Value,
     bindings: &ReplayBindings,
-    stage: ReplayEnvironment<'_>,
+    environment: ReplayEnvironment<'_>,
 ) -> (String, bool) {
     // Refused by the user, so the call was not made.
     if step.approved == Some(false) {
         return (step.observation.clone(), step.is_error);
     }
-    if stage.tools.tools().iter().any(|tool| *tool.definition.name == *step.tool) {
-        let mut seen = stage.tools.call(&step.tool, arguments).await;
+    if environment.tools.tools().iter().any(|tool| *tool.definition.name == *step.tool) {
+        let mut seen = environment.tools.call(&step.tool, arguments).await;
         // Within the recorded step the agent waited for the limit and succeeded, so the replay does too.
-        for _ in 0..MAX_WAITS {
+        for _ in 0..MAX_STEP_WAITS {
             let Some(time) = seen.retry_after.filter(|_| seen.is_error && !step.is_error) else { break };
             let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
-            stage.world.lock().unwrap_or_else(PoisonError::into_inner).advance_clock(seconds);
-            seen = stage.tools.call(&step.tool, arguments).await;
+            environment.world.lock().unwrap_or_else(PoisonError::into_inner).advance_clock(seconds);
+            seen = environment.tools.call(&step.tool, arguments).await;
         }
         return (seen.text, seen.is_error);
     }
@@ -105,12 +105,12 @@ async fn replay_step(
             target = format!("{target}?{}", bindings.rebind_text(&exchange.query));
         }
         let mut request =
-            SimulatedRequest::new(RequestMethod::from_name(&exchange.method), &target).with_token(stage.token);
+            SimulatedRequest::new(RequestMethod::from_name(&exchange.method), &target).with_token(environment.token);
         request.body = match serde_json::from_str::<Value>(&exchange.body) {
             Ok(body) => bindings.rebind_arguments(&body).to_string().into_bytes(),
             Err(_) => bindings.rebind_text(&exchange.body).into_bytes(),
         };
-        let response = stage.world.lock().unwrap_or_else(PoisonError::into_inner).handle(&request);
+        let response = environment.world.lock().unwrap_or_else(PoisonError::into_inner).handle(&request);
         last = (String::from_utf8_lossy(&response.body).into_owned(), response.status >= 400);
     }
     last

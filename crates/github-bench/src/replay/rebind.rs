@@ -40,7 +40,9 @@ impl ReplayBindings {
             (Value::Array(old), Value::Array(new)) if old.len() == new.len() => {
                 old.iter().zip(new).for_each(|(old, new)| self.learn_from_values(key, old, new));
             }
-            (Value::String(old), Value::String(new)) if old != new && is_bound(old) && is_bound(new) => {
+            (Value::String(old), Value::String(new))
+                if old != new && is_world_assigned(old) && is_world_assigned(new) =>
+            {
                 self.texts.insert(old.clone(), new.clone());
             }
             // Only numbers of issues and the like: counts and sizes differ too, but must not be rewritten.
@@ -104,7 +106,7 @@ impl ReplayBindings {
 
     /// Replaces one word. Abbreviated SHAs have at least seven digits, as git prints them.
     fn rebind_word(&self, word: &str, is_in_address: bool) -> String {
-        const SHORT: usize = 7;
+        const MIN_SHORT_SHA_DIGITS: usize = 7;
         let digits = word.strip_prefix('#').or_else(|| is_in_address.then_some(word));
         if let Some(new) = digits.and_then(|digits| digits.parse().ok()).and_then(|number| self.numbers.get(&number)) {
             return if word.starts_with('#') { format!("#{new}") } else { new.to_string() };
@@ -112,7 +114,8 @@ impl ReplayBindings {
         if let Some(new) = self.texts.get(word) {
             return new.clone();
         }
-        let is_short = (SHORT..40).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let is_short =
+            (MIN_SHORT_SHA_DIGITS..40).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_hexdigit());
         if is_short {
             let whole =
                 self.texts.iter().find(|(old, new)| old.len() == 40 && new.len() == 40 && old.starts_with(word));
@@ -126,7 +129,7 @@ impl ReplayBindings {
 
 /// Whether the world assigns such a value: SHAs, timestamps, addresses. Any other text may have been the agent's choice
 /// and stays as it is.
-fn is_bound(text: &str) -> bool {
+fn is_world_assigned(text: &str) -> bool {
     let is_sha = text.len() == 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let is_time = text.len() == 20 && text.ends_with('Z') && text.as_bytes().get(10) == Some(&b'T');
     is_sha || is_time || text.starts_with("http://") || text.starts_with("https://")

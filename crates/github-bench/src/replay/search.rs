@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::perform::{ReplayAttempt, replay_steps};
-use super::trace::ProvenanceGraph;
+use super::provenance::ProvenanceGraph;
 use super::uncertainty::UncertaintyCheck;
 use super::{CheckResults, ReplayEnvironment, ReplayReport, RunVerifier, StepNecessity, StepVerdict};
 use crate::record::TrialRecord;
@@ -18,17 +18,17 @@ use gradus_github_agent::tools::ToolEffect;
 use gradus_github_sim::World;
 
 /// Returns the maximum number of repetitions for a run of this length: enough for every step alone and for groups.
-fn most_replays(steps: usize) -> usize {
+fn max_replays(steps: usize) -> usize {
     40 + 4 * steps
 }
 /// Maximum number of steps of a run that is replayed. All steps of a longer run are reported as unknown.
-const MAX_STEPS: usize = 500;
+const MAX_REPLAYED_STEPS: usize = 500;
 
 /// State of one search.
 pub(super) struct ReplaySearch<'s> {
     seed: &'s World,
     record: &'s TrialRecord,
-    stage: ReplayEnvironment<'s>,
+    environment: ReplayEnvironment<'s>,
     verify: &'s RunVerifier<'s>,
     replays: usize,
     /// Whether the limit on replays was reached.
@@ -43,42 +43,42 @@ impl<'s> ReplaySearch<'s> {
     pub(super) fn new(
         seed: &'s World,
         record: &'s TrialRecord,
-        stage: ReplayEnvironment<'s>,
+        environment: ReplayEnvironment<'s>,
         verify: &'s RunVerifier<'s>,
     ) -> ReplaySearch<'s> {
         let (tried, reasons) = (BTreeMap::new(), BTreeMap::new());
-        ReplaySearch { seed, record, stage, verify, replays: 0, cut_short: false, tried, reasons }
+        ReplaySearch { seed, record, environment, verify, replays: 0, cut_short: false, tried, reasons }
     }
 
     /// Repeats the whole run first. If it behaves differently from the record, nothing can be concluded. If the task
     /// failed, only repetitions are reported, because no check can tell what is missing.
     pub(super) async fn run(mut self) -> ReplayReport {
         let all: StepSet = (0..self.record.steps.len()).collect();
-        if all.len() > MAX_STEPS {
-            let why = format!("runs of more than {MAX_STEPS} steps are not played again");
+        if all.len() > MAX_REPLAYED_STEPS {
+            let why = format!("runs of more than {MAX_REPLAYED_STEPS} steps are not played again");
             self.cut_short = true;
             return self.build_report(false, &all, |_, _| (StepNecessity::Unknown, why.clone()));
         }
         let ReplayAttempt { checks, record } = self.replay_subset(&all).await;
         let passed = checks.iter().all(|(_, holds)| *holds);
-        if let Some(why) = self.cannot_be_told(&record) {
+        if let Some(why) = self.explain_divergence(&record) {
             return self.build_report(passed, &all, |_, _| (StepNecessity::Unknown, why.clone()));
         }
         // Whether the final message matters: verify the same end once more without it.
         let mute = TrialRecord { answer: None, ..record.clone() };
         let state = self.world_state();
-        let answer_counts = !is_as_good(&(self.verify)(&state, &mute), &checks);
+        let answer_counts = !holds_all_wanted(&(self.verify)(&state, &mute), &checks);
         // If the task failed, checks do not show whether a step was needed: only repetitions can be reported.
-        let trace = ProvenanceGraph::new(self.record);
+        let provenance = ProvenanceGraph::new(self.record);
         let kept = if passed {
-            self.find_minimal_steps(&all, &trace, &checks).await
+            self.find_minimal_steps(&all, &provenance, &checks).await
         } else {
-            self.without_repetition(&all, &trace)
+            self.drop_repeated_reads(&all, &provenance)
         };
         let reasons = std::mem::take(&mut self.reasons);
-        let doubts = UncertaintyCheck::new(self.record, &trace, &kept, answer_counts);
+        let doubts = UncertaintyCheck::new(self.record, &provenance, &kept, answer_counts);
         let doubt = |step: usize| -> Option<String> {
-            let is_new_look = trace.same_as[step].is_none() && self.is_read(&self.record.steps[step]);
+            let is_new_look = provenance.equal_earlier_steps[step].is_none() && self.is_read(&self.record.steps[step]);
             is_new_look.then(|| doubts.explain_uncertainty(step)).flatten()
         };
         let unknown: BTreeMap<usize, String> =
@@ -89,23 +89,23 @@ impl<'s> ReplaySearch<'s> {
                 return (StepNecessity::Unknown, why.clone());
             }
             if !kept.contains(&step) {
-                let why = match trace.same_as[step] {
+                let why = match provenance.equal_earlier_steps[step] {
                     Some(earlier) => format!("it told the same as step {}", earlier + 1),
                     None if self.is_read(&self.record.steps[step]) => "nothing rests on what it told".to_owned(),
                     None => "the end is the same without it".to_owned(),
                 };
                 return (StepNecessity::Unnecessary, why);
             }
-            if let Some(used) = trace.rests_on(step, kept) {
+            if let Some(used) = provenance.find_sole_source_use(step, kept) {
                 let who = used.at.map_or_else(|| "the final message".to_owned(), |at| format!("step {}", at + 1));
                 return (StepNecessity::Needed, format!("{who} has {} from it", used.fact.describe()));
             }
             match reasons.get(&step) {
                 Some(why) => (StepNecessity::Needed, why.clone()),
-                None if trace.figure_from(step, kept).is_some() => {
+                None if provenance.find_ambiguous_figure(step, kept).is_some() => {
                     (StepNecessity::Unknown, "a figure in the final message may be from it".to_owned())
                 }
-                None if trace.is_page(step, kept) => {
+                None if provenance.is_page_of_kept_list(step, kept) => {
                     (StepNecessity::Needed, "a page of a list that was needed".to_owned())
                 }
                 None if passed => (StepNecessity::Unknown, "not tried".to_owned()),
@@ -116,7 +116,7 @@ impl<'s> ReplaySearch<'s> {
     }
 
     fn world_state(&self) -> gradus_github_sim::state::WorldState {
-        self.stage.world.lock().unwrap_or_else(std::sync::PoisonError::into_inner).state().clone()
+        self.environment.world.lock().unwrap_or_else(std::sync::PoisonError::into_inner).state().clone()
     }
 
     /// Reports `kept` as the shortest run and asks `verdict` for each step. If no step is needed, the ratio is the
@@ -158,7 +158,7 @@ impl<'s> ReplaySearch<'s> {
 
     /// Compares which steps failed in the record and in the repetition. Returns the difference, which means that the
     /// world is not the one of the record.
-    fn cannot_be_told(&self, again: &TrialRecord) -> Option<String> {
+    fn explain_divergence(&self, again: &TrialRecord) -> Option<String> {
         let differs =
             self.record.steps.iter().zip(&again.steps).position(|(one, other)| one.is_error != other.is_error);
         let step = differs? + 1;
@@ -168,14 +168,14 @@ impl<'s> ReplaySearch<'s> {
     /// Replays these steps. Counts towards the limit on replays.
     async fn replay_subset(&mut self, kept: &StepSet) -> ReplayAttempt {
         self.replays += 1;
-        replay_steps(self.seed, self.record, kept, self.stage, self.verify).await
+        replay_steps(self.seed, self.record, kept, self.environment, self.verify).await
     }
 
     /// Whether a step changed nothing: by the tool's effect, or by the methods of its requests if the tool is not ours.
     fn is_read(&self, step: &RunStep) -> bool {
-        let is_known = self.stage.tools.tools().iter().any(|tool| *tool.definition.name == *step.tool);
+        let is_known = self.environment.tools.tools().iter().any(|tool| *tool.definition.name == *step.tool);
         if is_known {
-            return self.stage.tools.effect_of(&step.tool, &step.arguments) == ToolEffect::Read;
+            return self.environment.tools.classify_effect(&step.tool, &step.arguments) == ToolEffect::Read;
         }
         let sent = self.record.exchanges.get(step.exchanges.clone()).unwrap_or_default();
         sent.iter().all(|one| matches!(one.method.as_str(), "GET" | "HEAD"))
@@ -183,19 +183,19 @@ impl<'s> ReplaySearch<'s> {
 
     /// Whether these steps lead to an end where every check holds that held before. Tests the provenance first, which
     /// costs no repetition.
-    async fn is_sufficient(&mut self, kept: &StepSet, trace: &ProvenanceGraph, wanted: &CheckResults) -> bool {
-        if !trace.is_supported(kept) {
+    async fn is_sufficient(&mut self, kept: &StepSet, provenance: &ProvenanceGraph, wanted: &CheckResults) -> bool {
+        if !provenance.is_supported(kept) {
             return false;
         }
         if let Some(known) = self.tried.get(kept) {
             return *known;
         }
-        if self.replays >= most_replays(self.record.steps.len()) {
+        if self.replays >= max_replays(self.record.steps.len()) {
             self.cut_short = true;
             return false;
         }
         let checks = self.replay_subset(kept).await.checks;
-        let does = is_as_good(&checks, wanted);
+        let does = holds_all_wanted(&checks, wanted);
         if !does {
             let all = self.record.steps.len();
             let missed = wanted.iter().zip(&checks).find(|((_, wanted), (_, found))| *wanted && !found);
@@ -211,31 +211,36 @@ impl<'s> ReplaySearch<'s> {
 
     /// Starts with all steps and leaves out as many as possible. Ends when a pass changes nothing or the limit is
     /// reached.
-    async fn find_minimal_steps(&mut self, all: &StepSet, trace: &ProvenanceGraph, wanted: &CheckResults) -> StepSet {
+    async fn find_minimal_steps(
+        &mut self,
+        all: &StepSet,
+        provenance: &ProvenanceGraph,
+        wanted: &CheckResults,
+    ) -> StepSet {
         let mut kept = all.clone();
         // From the end, so that of two equal reads the first one stays.
         let mut idle: Vec<usize> = Vec::new();
         let mut rest = kept.clone();
         for step in all.iter().rev().copied().filter(|step| self.is_read(&self.record.steps[*step])) {
             // Pages of a list are left out together.
-            let without = trace.whole_lists(rest.iter().copied().filter(|one| *one != step).collect());
-            if without.len() < rest.len() && trace.is_supported(&without) {
+            let without = provenance.drop_incomplete_lists(rest.iter().copied().filter(|one| *one != step).collect());
+            if without.len() < rest.len() && provenance.is_supported(&without) {
                 idle.extend(rest.difference(&without));
                 rest = without;
             }
         }
-        self.drop_groups(&mut kept, vec![idle], trace, wanted).await;
+        self.drop_groups(&mut kept, vec![idle], provenance, wanted).await;
         loop {
             let before = kept.len();
             for step in kept.clone().into_iter().rev() {
-                self.drop_one(&mut kept, step, trace, wanted).await;
+                self.drop_with_dependents(&mut kept, step, provenance, wanted).await;
             }
-            self.drop_pairs(&mut kept, trace, wanted).await;
+            self.drop_undone_pairs(&mut kept, provenance, wanted).await;
             if kept.len() == before || self.cut_short {
                 break;
             }
         }
-        self.explain_needed_steps(&kept, trace, wanted).await;
+        self.explain_needed_steps(&kept, provenance, wanted).await;
         kept
     }
 
@@ -244,15 +249,16 @@ impl<'s> ReplaySearch<'s> {
         &mut self,
         kept: &mut StepSet,
         mut groups: Vec<Vec<usize>>,
-        trace: &ProvenanceGraph,
+        provenance: &ProvenanceGraph,
         wanted: &CheckResults,
     ) {
         while let Some(group) = groups.pop() {
             if group.is_empty() {
                 continue;
             }
-            let without = trace.whole_lists(kept.iter().copied().filter(|step| !group.contains(step)).collect());
-            if self.is_sufficient(&without, trace, wanted).await {
+            let without =
+                provenance.drop_incomplete_lists(kept.iter().copied().filter(|step| !group.contains(step)).collect());
+            if self.is_sufficient(&without, provenance, wanted).await {
                 *kept = without;
             } else if group.len() > 1 {
                 let (first, second) = group.split_at(group.len() / 2);
@@ -264,38 +270,44 @@ impl<'s> ReplaySearch<'s> {
 
     /// Leaves out a step, everything that depends on it, and the other pages of its list. Keeps all if the final
     /// message depends on it.
-    async fn drop_one(&mut self, kept: &mut StepSet, step: usize, trace: &ProvenanceGraph, wanted: &CheckResults) {
+    async fn drop_with_dependents(
+        &mut self,
+        kept: &mut StepSet,
+        step: usize,
+        provenance: &ProvenanceGraph,
+        wanted: &CheckResults,
+    ) {
         if !kept.contains(&step) {
             return;
         }
         let mut without = kept.clone();
         without.remove(&step);
         loop {
-            without = trace.whole_lists(without);
+            without = provenance.drop_incomplete_lists(without);
             // Steps whose arguments came from the removed one have to go too, and so on.
-            match trace.find_unsupported_use(&without).map(|used| used.at) {
+            match provenance.find_unsupported_use(&without).map(|used| used.at) {
                 None => break,
                 // What the final message says must be kept.
                 Some(None) => return,
                 Some(Some(at)) => drop(without.remove(&at)),
             }
         }
-        if self.is_sufficient(&without, trace, wanted).await {
+        if self.is_sufficient(&without, provenance, wanted).await {
             *kept = without;
         }
     }
 
     /// Leaves out two writes on the same object: something that was done and undone, where neither can go alone.
-    async fn drop_pairs(&mut self, kept: &mut StepSet, trace: &ProvenanceGraph, wanted: &CheckResults) {
+    async fn drop_undone_pairs(&mut self, kept: &mut StepSet, provenance: &ProvenanceGraph, wanted: &CheckResults) {
         let writes: Vec<usize> = kept.iter().copied().filter(|step| !self.is_read(&self.record.steps[*step])).collect();
         for (at, one) in writes.iter().enumerate() {
             for other in &writes[at + 1..] {
                 let both = kept.contains(one) && kept.contains(other);
-                if !both || !is_about_the_same(&self.record.steps[*one], &self.record.steps[*other]) {
+                if !both || !have_same_target(&self.record.steps[*one], &self.record.steps[*other]) {
                     continue;
                 }
                 let without: StepSet = kept.iter().copied().filter(|step| step != one && step != other).collect();
-                if self.is_sufficient(&without, trace, wanted).await {
+                if self.is_sufficient(&without, provenance, wanted).await {
                     *kept = without;
                 }
             }
@@ -303,14 +315,14 @@ impl<'s> ReplaySearch<'s> {
     }
 
     /// Repeats the run without each kept step that has no reason yet, to find the check that fails.
-    async fn explain_needed_steps(&mut self, kept: &StepSet, trace: &ProvenanceGraph, wanted: &CheckResults) {
+    async fn explain_needed_steps(&mut self, kept: &StepSet, provenance: &ProvenanceGraph, wanted: &CheckResults) {
         for step in kept.iter().copied() {
-            if trace.rests_on(step, kept).is_some() || self.reasons.contains_key(&step) {
+            if provenance.find_sole_source_use(step, kept).is_some() || self.reasons.contains_key(&step) {
                 continue;
             }
             let mut without = kept.clone();
             without.remove(&step);
-            if !trace.is_supported(&without) || self.replays >= most_replays(self.record.steps.len()) {
+            if !provenance.is_supported(&without) || self.replays >= max_replays(self.record.steps.len()) {
                 continue;
             }
             let checks = self.replay_subset(&without).await.checks;
@@ -322,19 +334,20 @@ impl<'s> ReplaySearch<'s> {
     }
 
     /// For a failed run: returns all steps but reads that repeat an earlier one with the same result.
-    fn without_repetition(&self, all: &StepSet, trace: &ProvenanceGraph) -> StepSet {
-        let is_repeated = |step: &usize| trace.same_as[*step].is_some() && self.is_read(&self.record.steps[*step]);
+    fn drop_repeated_reads(&self, all: &StepSet, provenance: &ProvenanceGraph) -> StepSet {
+        let is_repeated =
+            |step: &usize| provenance.equal_earlier_steps[*step].is_some() && self.is_read(&self.record.steps[*step]);
         all.iter().copied().filter(|step| !is_repeated(step)).collect()
     }
 }
 
 /// Whether every check that held in `wanted` still holds.
-fn is_as_good(checks: &CheckResults, wanted: &CheckResults) -> bool {
+fn holds_all_wanted(checks: &CheckResults, wanted: &CheckResults) -> bool {
     checks.len() == wanted.len() && wanted.iter().zip(checks).all(|((_, wanted), (_, found))| !wanted || *found)
 }
 
 /// Whether two steps share the repository and one more identifying argument.
-fn is_about_the_same(one: &RunStep, other: &RunStep) -> bool {
+fn have_same_target(one: &RunStep, other: &RunStep) -> bool {
     const NAMES: [&str; 10] = [
         "branch",
         "path",

@@ -21,17 +21,17 @@ pub(super) struct FactSources<'r> {
     /// Facts of the request. They need no source.
     known: TracedFactSet,
     /// Facts in the arguments of each step.
-    pub(super) said: Vec<TracedFactSet>,
+    pub(super) argument_facts: Vec<TracedFactSet>,
     /// The first step whose arguments contain a fact. Observations after it are no source: the agent had it from
     /// elsewhere.
-    first_said: BTreeMap<TracedFact, usize>,
+    first_argument_use: BTreeMap<TracedFact, usize>,
     /// Steps whose observation states a fact, in order.
-    told_by: BTreeMap<TracedFact, Vec<usize>>,
+    stated_by: BTreeMap<TracedFact, Vec<usize>>,
     /// Whole values of observations, to find them inside longer texts.
     values: NeedleSet,
     /// Words of request and final message in the singular. They decide which of several fields with the same figure
     /// matters.
-    spoken: Vec<String>,
+    mentioned_words: Vec<String>,
     /// See [`find_paged_lists`].
     pub(super) pages: Vec<Vec<StepSet>>,
 }
@@ -41,9 +41,9 @@ impl<'r> FactSources<'r> {
         let steps = &record.steps;
         let pages = find_paged_lists(record);
         let mut told: Vec<TracedFactSet> =
-            steps.iter().map(|step| traced_facts::of_observation(&step.observation)).collect();
+            steps.iter().map(|step| traced_facts::collect_observation_facts(&step.observation)).collect();
         for (index, step) in steps.iter().enumerate() {
-            told[index].extend(of_requests(record, step));
+            told[index].extend(collect_exchange_facts(record, step));
         }
         // Counts over a whole list are stated by all of its pages together.
         for list in &pages {
@@ -53,11 +53,12 @@ impl<'r> FactSources<'r> {
             traced_facts::add_item_counts(&all, &mut counts);
             list.iter().flatten().for_each(|index| told[*index].extend(counts.iter().cloned()));
         }
-        let said: Vec<TracedFactSet> = steps.iter().map(|step| traced_facts::of_arguments(&step.arguments)).collect();
-        let mut first_said = BTreeMap::new();
-        for (index, facts) in said.iter().enumerate() {
+        let argument_facts: Vec<TracedFactSet> =
+            steps.iter().map(|step| traced_facts::collect_argument_facts(&step.arguments)).collect();
+        let mut first_argument_use = BTreeMap::new();
+        for (index, facts) in argument_facts.iter().enumerate() {
             for fact in facts {
-                first_said.entry(fact.clone()).or_insert(index);
+                first_argument_use.entry(fact.clone()).or_insert(index);
             }
         }
         let request = record.request.to_lowercase();
@@ -66,16 +67,27 @@ impl<'r> FactSources<'r> {
             _ => None,
         });
         // A truncated value would be another value, which no observation states.
-        let values = NeedleSet::from_whole_texts(whole, traced_facts::MAX_WHOLE);
-        let mut told_by: BTreeMap<TracedFact, Vec<usize>> = BTreeMap::new();
+        let values = NeedleSet::from_whole_texts(whole, traced_facts::MAX_FACT_VALUE_BYTES);
+        let mut stated_by: BTreeMap<TracedFact, Vec<usize>> = BTreeMap::new();
         for (index, facts) in told.into_iter().enumerate() {
-            facts.into_iter().for_each(|fact| told_by.entry(fact).or_default().push(index));
+            facts.into_iter().for_each(|fact| stated_by.entry(fact).or_default().push(index));
         }
         let texts = [record.request.as_str(), record.answer.as_deref().unwrap_or_default()];
         let words = texts.iter().flat_map(|text| text.split(|c: char| !c.is_alphanumeric()));
-        let spoken = words.filter(|word| word.len() > 3).map(|word| to_singular(&word.to_lowercase())).collect();
+        let mentioned_words =
+            words.filter(|word| word.len() > 3).map(|word| to_singular(&word.to_lowercase())).collect();
         let known = collect_request_facts(&record.request);
-        FactSources { record, request, known, said, first_said, told_by, values, spoken, pages }
+        FactSources {
+            record,
+            request,
+            known,
+            argument_facts,
+            first_argument_use,
+            stated_by,
+            values,
+            mentioned_words,
+            pages,
+        }
     }
 
     /// Adds the uses of facts by a step or by the final message (none).
@@ -114,16 +126,16 @@ impl<'r> FactSources<'r> {
     /// Returns the steps before `at` whose observation states exactly this fact.
     fn find_exact_sources(&self, fact: &TracedFact, at: Option<usize>) -> impl Iterator<Item = usize> {
         let end = at.unwrap_or(usize::MAX);
-        self.told_by.get(fact).into_iter().flatten().copied().take_while(move |index| *index < end)
+        self.stated_by.get(fact).into_iter().flatten().copied().take_while(move |index| *index < end)
     }
 
     /// Returns the sources of a fact, including related forms: a name can be the whole value of a field, a figure can
     /// be a count.
     fn find_sources(&self, fact: &TracedFact, at: Option<usize>) -> StepSet {
-        let first_said = self.first_said.get(fact).copied().unwrap_or(usize::MAX);
+        let first_argument_use = self.first_argument_use.get(fact).copied().unwrap_or(usize::MAX);
         let by = |facts: &[TracedFact]| -> StepSet {
             let all = facts.iter().flat_map(|fact| self.find_exact_sources(fact, at));
-            all.filter(|index| *index < first_said).collect()
+            all.filter(|index| *index < first_argument_use).collect()
         };
         match fact {
             // A field whose whole value is a word states that word, and the other way round.
@@ -135,7 +147,7 @@ impl<'r> FactSources<'r> {
             TracedFact::Figure(figure) => {
                 let named = self.fields_with_figure(*figure);
                 let (spoken, silent): (Vec<TracedFact>, Vec<TracedFact>) =
-                    named.into_iter().partition(|fact| self.is_spoken_of(fact));
+                    named.into_iter().partition(|fact| self.is_field_mentioned(fact));
                 let counted = by(&[&[fact.clone(), TracedFact::Count(*figure)], &spoken[..]].concat());
                 // Fields that neither request nor message mention come last.
                 if counted.is_empty() { by(&silent) } else { counted }
@@ -147,16 +159,16 @@ impl<'r> FactSources<'r> {
     /// Returns all named fields with this figure, by a range query on the ordered index.
     fn fields_with_figure(&self, figure: u64) -> Vec<TracedFact> {
         let begin = TracedFact::Field(figure, String::new());
-        let all = self.told_by.range(begin..).map(|(fact, _)| fact);
+        let all = self.stated_by.range(begin..).map(|(fact, _)| fact);
         all.take_while(|fact| matches!(fact, TracedFact::Field(one, _) if *one == figure)).cloned().collect()
     }
 
     /// Whether request or final message mention the name of the field, apart from words that many fields share.
-    fn is_spoken_of(&self, fact: &TracedFact) -> bool {
+    fn is_field_mentioned(&self, fact: &TracedFact) -> bool {
         const PLAIN: [&str; 5] = ["count", "total", "open", "number", "size"];
         let TracedFact::Field(_, name) = fact else { return false };
         let mut parts = name.split('_').filter(|part| part.len() > 3 && !PLAIN.contains(part)).map(to_singular);
-        parts.any(|part| self.spoken.iter().any(|word| part.starts_with(word) || word.starts_with(&part)))
+        parts.any(|part| self.mentioned_words.iter().any(|word| part.starts_with(word) || word.starts_with(&part)))
     }
 
     /// Whether the request contains the text of a fact, so that no source is needed.
@@ -170,10 +182,10 @@ impl<'r> FactSources<'r> {
     }
 
     /// Makes a merge depend on reading the changes of the pull request, if a step did.
-    pub(super) fn add_looks(&self, index: usize, uses: &mut FactUseIndex) {
+    pub(super) fn add_review_uses(&self, index: usize, uses: &mut FactUseIndex) {
         let merges = get_step_exchanges(self.record, &self.record.steps[index]).iter();
         for exchange in merges.filter(|one| one.operation.as_deref() == Some("pulls/merge")) {
-            if let Some(pull) = pull_of(&exchange.path) {
+            if let Some(pull) = parse_pull_path(&exchange.path) {
                 let fact = TracedFact::Changes(pull);
                 self.record_use(Some(index), &fact, self.find_exact_sources(&fact, Some(index)).collect(), uses);
             }
@@ -185,7 +197,7 @@ impl<'r> FactSources<'r> {
         let lower = text.to_lowercase();
         let mut quoted: BTreeMap<usize, usize> = BTreeMap::new();
         self.values.visit_matches(lower.as_bytes(), &mut |begin, one| {
-            if stands_at(&lower, begin, self.values.get(one)) {
+            if is_whole_word_at(&lower, begin, self.values.get(one)) {
                 quoted.insert(one, begin);
             }
             true
@@ -195,7 +207,7 @@ impl<'r> FactSources<'r> {
             let fact = TracedFact::Whole(value.to_owned());
             let as_written = text.get(begin..begin + value.len()).filter(|text| text.to_lowercase() == value);
             let name = as_written.map(|text| TracedFact::Name(text.to_owned()));
-            let said = self.first_said.get(&fact).copied().unwrap_or(usize::MAX);
+            let said = self.first_argument_use.get(&fact).copied().unwrap_or(usize::MAX);
             let others = [Some(TracedFact::Word(value.to_owned())), name];
             let tell = others.iter().flatten().chain([&fact]).flat_map(|fact| self.find_exact_sources(fact, at));
             self.record_use(at, &fact, tell.filter(|index| *index < said).collect(), uses);
@@ -243,7 +255,7 @@ impl<'r> FactSources<'r> {
 /// Collects the facts of the request. `#5` and `5` are equal here.
 fn collect_request_facts(request: &str) -> TracedFactSet {
     let mut known = TracedFactSet::new();
-    traced_facts::of_text(&without_enumeration(request), &mut known);
+    traced_facts::add_text_facts(&strip_list_numbers(request), &mut known);
     let numbers: Vec<TracedFact> = known
         .iter()
         .filter_map(|fact| match fact {
@@ -257,7 +269,7 @@ fn collect_request_facts(request: &str) -> TracedFactSet {
 }
 
 /// Whether a match is delimited like a word, so that a prefix of an address does not count as the address.
-fn stands_at(text: &str, at: usize, part: &str) -> bool {
+fn is_whole_word_at(text: &str, at: usize, part: &str) -> bool {
     let goes_on = |c: char| c.is_alphanumeric() || matches!(c, '/' | '_' | '-');
     let before = text[..at].chars().next_back();
     let after = text[at + part.len()..].chars().next();
@@ -265,7 +277,7 @@ fn stands_at(text: &str, at: usize, part: &str) -> bool {
 }
 
 /// Removes the numbers of an enumerated list, which would be taken for figures.
-fn without_enumeration(text: &str) -> String {
+fn strip_list_numbers(text: &str) -> String {
     let line = |line: &str| {
         let rest = line.trim_start().trim_start_matches(|c: char| c.is_ascii_digit());
         let is_item = rest.len() < line.trim_start().len() && rest.starts_with(['.', ')']);
@@ -280,14 +292,14 @@ fn get_step_exchanges<'r>(record: &'r TrialRecord, step: &RunStep) -> &'r [Recor
 }
 
 /// Collects the facts that the requests of a step add to its observation.
-fn of_requests(record: &TrialRecord, step: &RunStep) -> TracedFactSet {
+fn collect_exchange_facts(record: &TrialRecord, step: &RunStep) -> TracedFactSet {
     let looks =
         get_step_exchanges(record, step).iter().filter(|one| one.operation.as_deref() == Some("pulls/list-files"));
-    looks.filter_map(|one| pull_of(&one.path)).map(TracedFact::Changes).collect()
+    looks.filter_map(|one| parse_pull_path(&one.path)).map(TracedFact::Changes).collect()
 }
 
 /// Returns `octo/demo#5` for `/repos/octo/demo/pulls/5/merge`.
-fn pull_of(path: &str) -> Option<String> {
+fn parse_pull_path(path: &str) -> Option<String> {
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     match parts[..] {
         ["repos", owner, name, "pulls", number, ..] => Some(format!("{owner}/{name}#{number}").to_lowercase()),

@@ -79,7 +79,7 @@ fn add_value(text: &str, facts: &mut TracedFactSet) {
 }
 
 /// Values that an agent knows without reading them.
-const COMMON: [&str; 40] = [
+const COMMON_VALUES: [&str; 40] = [
     "main",
     "master",
     "open",
@@ -122,25 +122,25 @@ const COMMON: [&str; 40] = [
     "readme.md",
 ];
 /// Minimum length of a line or quotation that is evidence.
-const MIN_LINE: usize = 6;
-const MIN_NAME: usize = 4;
+const MIN_LINE_CHARS: usize = 6;
+const MIN_DISTINCTIVE_CHARS: usize = 4;
 /// Maximum length of a string in characters that counts as a value. A longer one is only split into lines and words.
-const MAX_VALUE: usize = 300;
+const MAX_FACT_VALUE_CHARS: usize = 300;
 /// The same in bytes: a character has at most four, also after conversion to lower case.
-pub(super) const MAX_WHOLE: usize = 4 * MAX_VALUE;
+pub(super) const MAX_FACT_VALUE_BYTES: usize = 4 * MAX_FACT_VALUE_CHARS;
 /// Maximum number of characters of a text that are examined. Bounds the work on huge files.
-const MAX_CHARS: usize = 200_000;
+const MAX_EXAMINED_CHARS: usize = 200_000;
 
 fn is_common(text: &str) -> bool {
     let lower = text.to_lowercase();
-    COMMON.contains(&lower.as_str())
+    COMMON_VALUES.contains(&lower.as_str())
 }
 
-/// Whether a word is distinctive: it has a digit, a sign or an inner capital, and is not in [`COMMON`].
-fn is_name(word: &str) -> bool {
+/// Whether a word is distinctive: it has a digit, a sign or an inner capital, and is not in [`COMMON_VALUES`].
+fn is_distinctive_word(word: &str) -> bool {
     let has_sign = word.chars().any(|c| c.is_ascii_digit() || matches!(c, '_' | '/' | '.' | '-' | '@' | ':'));
     let inner_capital = word.chars().skip(1).any(char::is_uppercase) && word.chars().any(char::is_lowercase);
-    word.chars().count() >= MIN_NAME && (has_sign || inner_capital) && !is_common(word)
+    word.chars().count() >= MIN_DISTINCTIVE_CHARS && (has_sign || inner_capital) && !is_common(word)
 }
 
 /// Trims punctuation except `_` and `#`, which belong to names and numbers.
@@ -149,21 +149,21 @@ fn trim_word_punctuation(word: &str) -> &str {
 }
 
 fn truncate_chars(text: &str) -> &str {
-    let end = text.char_indices().nth(MAX_CHARS).map_or(text.len(), |(at, _)| at);
+    let end = text.char_indices().nth(MAX_EXAMINED_CHARS).map_or(text.len(), |(at, _)| at);
     &text[..end]
 }
 
 /// Adds the facts of a text, whether it states or uses them.
-pub(super) fn of_text(text: &str, facts: &mut TracedFactSet) {
+pub(super) fn add_text_facts(text: &str, facts: &mut TracedFactSet) {
     let text = truncate_chars(text);
     // Text in quotation marks counts as a whole value.
     let quoted = text.lines().flat_map(|line| line.split('"').skip(1).step_by(2));
     quoted
         .map(str::trim)
-        .filter(|quoted| (MIN_LINE..=MAX_VALUE).contains(&quoted.len()))
+        .filter(|quoted| (MIN_LINE_CHARS..=MAX_FACT_VALUE_CHARS).contains(&quoted.len()))
         .for_each(|quoted| add_value(quoted, facts));
     if text.contains('\n') {
-        let lines = text.lines().map(str::trim).filter(|line| line.chars().count() >= MIN_LINE);
+        let lines = text.lines().map(str::trim).filter(|line| line.chars().count() >= MIN_LINE_CHARS);
         facts.extend(lines.map(|line| TracedFact::Line(line.to_owned())));
     }
     let breaks = |c: char| {
@@ -182,7 +182,7 @@ pub(super) fn of_text(text: &str, facts: &mut TracedFactSet) {
             facts.insert(TracedFact::Figure(figure));
             continue;
         }
-        if is_name(word) {
+        if is_distinctive_word(word) {
             facts.insert(TracedFact::Name(word.to_owned()));
             // `acme/billing` also names `billing`, and `issues/25` the number 25. The host of an address names nothing.
             let path =
@@ -190,12 +190,12 @@ pub(super) fn of_text(text: &str, facts: &mut TracedFactSet) {
             for part in path.split(['/', ':', '@']).filter(|part| *part != word) {
                 match part.parse() {
                     Ok(number) => drop(facts.insert(TracedFact::Number(number))),
-                    Err(_) if is_name(part) => drop(facts.insert(TracedFact::Name(part.to_owned()))),
-                    Err(_) if part.len() >= MIN_NAME && !is_common(part) => add_value(part, facts),
+                    Err(_) if is_distinctive_word(part) => drop(facts.insert(TracedFact::Name(part.to_owned()))),
+                    Err(_) if part.len() >= MIN_DISTINCTIVE_CHARS && !is_common(part) => add_value(part, facts),
                     Err(_) => {}
                 }
             }
-        } else if word.chars().count() >= MIN_NAME && !is_common(word) {
+        } else if word.chars().count() >= MIN_DISTINCTIVE_CHARS && !is_common(word) {
             facts.insert(TracedFact::Word(word.to_lowercase()));
         }
         facts.extend(parse_number_word(word).map(TracedFact::Figure));
@@ -203,23 +203,23 @@ pub(super) fn of_text(text: &str, facts: &mut TracedFactSet) {
 }
 
 /// Collects the facts of an observation: of its values if it is JSON, of its words otherwise.
-pub(super) fn of_observation(text: &str) -> TracedFactSet {
+pub(super) fn collect_observation_facts(text: &str) -> TracedFactSet {
     let mut facts = TracedFactSet::new();
     match serde_json::from_str::<Value>(text) {
-        Ok(value) => of_value(&value, "", &mut facts),
-        Err(_) => of_text(text, &mut facts),
+        Ok(value) => add_value_facts(&value, "", &mut facts),
+        Err(_) => add_text_facts(text, &mut facts),
     }
     facts
 }
 
 /// Adds the facts of a JSON value. `key` is the name of the field, which decides what a number means.
-pub(super) fn of_value(value: &Value, key: &str, facts: &mut TracedFactSet) {
+pub(super) fn add_value_facts(value: &Value, key: &str, facts: &mut TracedFactSet) {
     match value {
         Value::String(text) => {
-            if !text.is_empty() && text.chars().count() <= MAX_VALUE && !is_common(text) {
+            if !text.is_empty() && text.chars().count() <= MAX_FACT_VALUE_CHARS && !is_common(text) {
                 add_value(text, facts);
             }
-            of_text(text, facts);
+            add_text_facts(text, facts);
         }
         Value::Number(number) => {
             let Some(number) = number.as_u64() else { return };
@@ -233,20 +233,20 @@ pub(super) fn of_value(value: &Value, key: &str, facts: &mut TracedFactSet) {
         }
         Value::Array(items) => {
             add_item_counts(items, facts);
-            items.iter().for_each(|item| of_value(item, key, facts));
+            items.iter().for_each(|item| add_value_facts(item, key, facts));
         }
         Value::Object(fields) => fields.iter().for_each(|(key, value)| match value {
             // Links of the API are not data: `starred_url` does not say what is starred.
-            Value::String(text) if key.ends_with("_url") && key != "html_url" => of_address(text, facts),
-            _ => of_value(value, key, facts),
+            Value::String(text) if key.ends_with("_url") && key != "html_url" => add_address_facts(text, facts),
+            _ => add_value_facts(value, key, facts),
         }),
         Value::Null | Value::Bool(_) => {}
     }
 }
 
 /// Adds the facts of an address, which counts as a whole. A URI template (`{/owner}`) is not an address.
-fn of_address(text: &str, facts: &mut TracedFactSet) {
-    if !text.is_empty() && !text.contains('{') && text.chars().count() <= MAX_VALUE {
+fn add_address_facts(text: &str, facts: &mut TracedFactSet) {
+    if !text.is_empty() && !text.contains('{') && text.chars().count() <= MAX_FACT_VALUE_CHARS {
         add_value(text, facts);
     }
 }
@@ -265,11 +265,11 @@ pub(super) fn add_item_counts(items: &[Value], facts: &mut TracedFactSet) {
 }
 
 /// Collects the facts that arguments depend on. Page numbers depend on nothing: pages are handled in `pages`.
-pub(super) fn of_arguments(arguments: &Value) -> TracedFactSet {
+pub(super) fn collect_argument_facts(arguments: &Value) -> TracedFactSet {
     let mut facts = TracedFactSet::new();
     for (key, value) in arguments.as_object().into_iter().flatten() {
         if key != "page" && key != "per_page" {
-            of_value(value, key, &mut facts);
+            add_value_facts(value, key, &mut facts);
         }
     }
     // Figures in arguments are settings such as limits; counts are stated in texts.
@@ -290,7 +290,7 @@ mod tests {
             {"number": 7, "title": "Slow start", "labels": ["bug", "p0"], "is_pull_request": false},
             {"number": 9, "title": "Docs", "labels": [], "is_pull_request": true},
         ]});
-        let facts = of_observation(&seen.to_string());
+        let facts = collect_observation_facts(&seen.to_string());
         for fact in [
             TracedFact::Number(5),
             TracedFact::Value("Slow start".to_owned()),
@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn texts_are_taken_apart() {
         let mut facts = TracedFactSet::new();
-        of_text("Fixes #25 in acme/billing at 3f2a9c1, see main. All three are merged.", &mut facts);
+        add_text_facts("Fixes #25 in acme/billing at 3f2a9c1, see main. All three are merged.", &mut facts);
         for fact in [
             TracedFact::Number(25),
             TracedFact::Value("billing".to_owned()),
@@ -320,7 +320,7 @@ mod tests {
     #[test]
     fn addresses_and_quotations() {
         let mut facts = TracedFactSet::new();
-        of_text("print(\"Hello, world!\") # see http://127.0.0.1:4100/octo/demo/issues/7", &mut facts);
+        add_text_facts("print(\"Hello, world!\") # see http://127.0.0.1:4100/octo/demo/issues/7", &mut facts);
         assert!(
             facts.contains(&TracedFact::Value("Hello, world!".to_owned())) && facts.contains(&TracedFact::Number(7))
         );
@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn addresses_of_the_api_are_no_data() {
-        let facts = of_observation(
+        let facts = collect_observation_facts(
             &json!({
                 "login": "octo",
                 "starred_url": "http://127.0.0.1:4100/users/octo/starred{/owner}{/repo}",
@@ -353,7 +353,7 @@ mod tests {
 
     #[test]
     fn settings_are_no_facts() {
-        let facts = of_arguments(&json!({"per_page": 100, "page": 2, "issue_number": 5}));
+        let facts = collect_argument_facts(&json!({"per_page": 100, "page": 2, "issue_number": 5}));
         assert_eq!(facts, TracedFactSet::from([TracedFact::Number(5)]));
     }
 }

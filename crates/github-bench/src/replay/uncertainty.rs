@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::trace::ProvenanceGraph;
+use super::provenance::ProvenanceGraph;
 use crate::record::TrialRecord;
 use crate::replay::step_selection::StepSet;
 use crate::rules::contains_question;
@@ -14,7 +14,7 @@ use gradus_github_agent::agent::RunStep;
 /// Decides about reads that the search left out.
 pub(super) struct UncertaintyCheck<'d> {
     record: &'d TrialRecord,
-    trace: &'d ProvenanceGraph,
+    provenance: &'d ProvenanceGraph,
     /// Steps of the shortest run.
     kept: &'d StepSet,
     /// Whether a check of the task depends on the final message.
@@ -26,12 +26,12 @@ pub(super) struct UncertaintyCheck<'d> {
 impl<'d> UncertaintyCheck<'d> {
     pub(super) fn new(
         record: &'d TrialRecord,
-        trace: &'d ProvenanceGraph,
+        provenance: &'d ProvenanceGraph,
         kept: &'d StepSet,
         answer_counts: bool,
     ) -> UncertaintyCheck<'d> {
         let shas = kept.iter().flat_map(|step| find_commit_shas(&record.steps[*step])).collect();
-        UncertaintyCheck { record, trace, kept, answer_counts, shas }
+        UncertaintyCheck { record, provenance, kept, answer_counts, shas }
     }
 
     /// Returns why it is unknown whether a left-out read was needed; none if it was not. The most conclusive tests
@@ -39,9 +39,9 @@ impl<'d> UncertaintyCheck<'d> {
     pub(super) fn explain_uncertainty(&self, step: usize) -> Option<String> {
         // A question rests on the request alone.
         let is_question = self.record.answer.as_deref().is_some_and(contains_question);
-        let why = if !self.trace.answer_is_traced && self.answer_counts && !is_question {
+        let why = if !self.provenance.answer_is_traced && self.answer_counts && !is_question {
             "the final message may rest on it"
-        } else if self.trace.figure_from(step, self.kept).is_some() {
+        } else if self.provenance.find_ambiguous_figure(step, self.kept).is_some() {
             "a figure in the final message may be from it"
         } else if is_one_of_a_series(self.record, step, self.kept) {
             "one of a series of looks, of which others were needed"

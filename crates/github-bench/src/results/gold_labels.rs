@@ -24,7 +24,7 @@ fn label_sequence(truth: &RunTruth) -> &'static str {
 }
 
 /// Writes `FOLDER/<policy>/<task>-<trial>/gold.json` and the trace as `001.bin`. Nothing for runs without a truth.
-pub fn write_folder(folder: &Path, line: &TrialLine, record: &TrialRecord, otlp: &[u8]) -> io::Result<()> {
+pub fn write_gold_folder(folder: &Path, line: &TrialLine, record: &TrialRecord, otlp: &[u8]) -> io::Result<()> {
     let Some(truth) = &line.truth else { return Ok(()) };
     let place = folder.join(&truth.policy).join(line.name());
     fs::create_dir_all(&place)?;
@@ -35,9 +35,9 @@ pub fn write_folder(folder: &Path, line: &TrialLine, record: &TrialRecord, otlp:
 }
 
 /// Removes what an earlier call has written, and nothing else: hand-made labels may be in the same folder.
-pub fn clear_folder(folder: &Path) -> io::Result<()> {
+pub fn clear_gold_folder(folder: &Path) -> io::Result<()> {
     for policy in list_matching_folders(folder, |name| ScriptedPolicy::from_name(name).is_some())? {
-        for run in list_matching_folders(&policy, is_trial)? {
+        for run in list_matching_folders(&policy, is_trial_name)? {
             if !run.join("gold.json").is_file() {
                 continue;
             }
@@ -56,7 +56,7 @@ pub fn clear_folder(folder: &Path) -> io::Result<()> {
 }
 
 /// Whether a name has the form of [`TrialLine::name`].
-fn is_trial(name: &str) -> bool {
+fn is_trial_name(name: &str) -> bool {
     let parts = name.rsplit_once('-');
     parts.is_some_and(|(task, trial)| !task.is_empty() && trial.parse::<u32>().is_ok())
 }

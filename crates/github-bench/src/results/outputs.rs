@@ -4,14 +4,14 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use crate::trial::TrialLine;
-use gradus_eval::evaluator::SIMULATOR;
+use gradus_eval::evaluator::SIMULATOR_JUDGE;
 use gradus_eval::outcome::{OutcomeKind, OutcomeSpans};
 use quick_junit::{TestCase, TestSuite};
 use serde_json::json;
 
 use super::report::{AgentReport, BenchReport};
 use super::tables::list_failure_reasons;
-use gradus_report::junit::{JunitSettings, build_measured_status, xml_text};
+use gradus_report::junit::{JunitSettings, build_measured_status, sanitize_xml_text};
 use gradus_report::{csv, json, markdown};
 
 /// Returns the two verdicts on a trial: name, whether it is good, and the label.
@@ -32,7 +32,8 @@ fn explain_trial_verdict(line: &TrialLine, name: &str) -> String {
 }
 
 /// Metrics of `agents.csv`. Each has four columns: value, ends of the interval, and the number of observations.
-const MEASURES: [&str; 8] = ["success", "safe", "clean", "joint", "pass^", "safe^", "calls_ratio", "cost_per_solved"];
+const AGENT_METRIC_COLUMNS: [&str; 8] =
+    ["success", "safe", "clean", "joint", "pass^", "safe^", "calls_ratio", "cost_per_solved"];
 
 /// Builds the row of an agent. Shares are over trials, `^K` metrics over tasks, the call ratio over solved tasks, the
 /// cost over solved trials.
@@ -62,7 +63,7 @@ fn agent_row(agent: &AgentReport) -> Vec<String> {
 }
 
 /// Columns of `trials.csv`. The order is part of the format.
-const COLUMNS: [&str; 23] = [
+const TRIAL_COLUMNS: [&str; 23] = [
     "task",
     "trial",
     "agent",
@@ -124,7 +125,7 @@ impl BenchReport {
     /// Writes `trials.csv` and `agents.csv`. Cells that spreadsheets would run as formulas are neutralised.
     pub fn write_csv(&self, folder: &Path) -> anyhow::Result<()> {
         let mut trials = ::csv::Writer::from_path(folder.join("trials.csv"))?;
-        trials.write_record(COLUMNS)?;
+        trials.write_record(TRIAL_COLUMNS)?;
         for line in self.lines() {
             let end = serde_json::to_value(&line.end)?;
             let end = end.as_str().unwrap_or_else(|| end["failed"].as_str().unwrap_or_default());
@@ -162,7 +163,7 @@ impl BenchReport {
         let mut agents = ::csv::Writer::from_path(folder.join("agents.csv"))?;
         let k = self.agents.iter().map(|agent| agent.k).max().unwrap_or(1);
         let mut columns = vec!["agent".to_owned(), "tasks".to_owned(), "trials".to_owned()];
-        for name in MEASURES {
+        for name in AGENT_METRIC_COLUMNS {
             let name = if name.ends_with('^') { format!("{name}{k}") } else { name.to_owned() };
             columns.extend(["", "_low", "_high", "_n"].map(|part| format!("{name}{part}")));
         }
@@ -184,7 +185,7 @@ impl BenchReport {
                 let message = explain_trial_verdict(line, name);
                 let status = build_measured_status(is_well, name, label, &message, settings);
                 let called = format!("{} ({})", line.name(), line.agent);
-                let mut case = TestCase::new(xml_text(&called).as_ref(), status);
+                let mut case = TestCase::new(sanitize_xml_text(&called).as_ref(), status);
                 case.set_classname(format!("gradus.bench.{name}"));
                 suite.add_test_case(case);
             }
@@ -210,7 +211,7 @@ impl BenchReport {
                     "explanation": explain_trial_verdict(line, name),
                     "evidence": [],
                     "reason": null,
-                    "judge": SIMULATOR,
+                    "judge": SIMULATOR_JUDGE,
                     "rubric_hash": "",
                     "tokens": null,
                     "cost_usd": null,

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use crate::trial::TrialLine;
 use crate::trial::statistics::{TaskTally, estimate_pass_hat_k, median_with_interval, tally_trials};
-use gradus_eval::evaluator::SIMULATOR;
+use gradus_eval::evaluator::SIMULATOR_JUDGE;
 use gradus_eval::outcome::OutcomeSpans;
 use gradus_eval::report::{MetricResult, TrialMetricNames};
 use gradus_stats::interval::{ConfidenceInterval, ScoreCluster, clustered_interval};
@@ -162,7 +162,7 @@ impl BenchReport {
         let share = |name: &str, title: &str, measure: Option<AgentMetric>, denominator: u64| MetricResult {
             name: name.to_owned(),
             title: format!("{title}{of_all}"),
-            judge: SIMULATOR.to_owned(),
+            judge: SIMULATOR_JUDGE.to_owned(),
             value: measure.map(|measure| measure.value),
             interval: measure.and_then(|measure| measure.interval),
             is_share: true,
@@ -196,7 +196,7 @@ impl BenchReport {
     }
 
     /// Returns why a metric has no value.
-    pub fn why_none(&self, metric: &str) -> Option<String> {
+    pub fn explain_missing_metric(&self, metric: &str) -> Option<String> {
         let solved = self.lines().iter().any(|line| line.passed);
         match metric {
             "calls_ratio" | "cost_per_solved" if !solved => Some("no task was solved".to_owned()),

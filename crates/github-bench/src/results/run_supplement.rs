@@ -18,7 +18,7 @@ use super::confusion::JudgeAccuracy;
 use super::report::{BenchReport, BenchResults, JudgedTrial, level_tag};
 
 /// Name in the folder of the run.
-const FILE: &str = "bench.json";
+const BENCH_RESULTS_FILE: &str = "bench.json";
 
 /// The results of a benchmark in the folder of a run cannot be loaded.
 #[derive(Debug, thiserror::Error)]
@@ -32,8 +32,8 @@ pub enum BenchFileError {
 
 impl BenchReport {
     /// Loads the results that [`BenchReport::save_results`] wrote. `None` if the run has none, as most runs do.
-    pub fn of_run(folder: &Path) -> Result<Option<BenchReport>, BenchFileError> {
-        let path = folder.join(FILE);
+    pub fn load_from_run(folder: &Path) -> Result<Option<BenchReport>, BenchFileError> {
+        let path = folder.join(BENCH_RESULTS_FILE);
         let text = match std::fs::read(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -47,7 +47,7 @@ impl BenchReport {
     /// Stores what is needed to print the report again. Written to a new file and renamed, so that a reader finds all
     /// or nothing.
     pub fn save_results(&self, folder: &Path) -> anyhow::Result<()> {
-        let (path, new) = (folder.join(FILE), folder.join(format!("{FILE}.new")));
+        let (path, new) = (folder.join(BENCH_RESULTS_FILE), folder.join(format!("{BENCH_RESULTS_FILE}.new")));
         let text = serde_json::to_vec(self.results())?;
         // A concurrent reader sees all of the file or none.
         std::fs::write(&new, text)
@@ -132,7 +132,7 @@ impl RunSupplement for BenchReport {
 
     /// Adds why a metric has no value, where the report knows it.
     fn explain_gate(&self, gate: &mut GateResult) {
-        if let Some(reason) = self.why_none(&gate.metric).filter(|_| gate.value.is_none()) {
+        if let Some(reason) = self.explain_missing_metric(&gate.metric).filter(|_| gate.value.is_none()) {
             gate.explanation = format!("{reason}, so the gate cannot pass");
         }
     }
@@ -165,6 +165,6 @@ impl RunSupplement for BenchReport {
 /// Loads the benchmark of a run for the server's reports. Has the signature of [`gradus_report::SupplementLoader`],
 /// whose error is a message for the log.
 pub fn load_supplement(folder: &Path) -> Result<Option<Box<dyn RunSupplement>>, String> {
-    let bench = BenchReport::of_run(folder).map_err(|error| error.to_string())?;
+    let bench = BenchReport::load_from_run(folder).map_err(|error| error.to_string())?;
     Ok(bench.map(|bench| Box::new(bench) as Box<dyn RunSupplement>))
 }

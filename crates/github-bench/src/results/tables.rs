@@ -20,13 +20,13 @@ fn build_number_column(name: impl Into<String>) -> TableColumn {
 }
 
 /// Printed for values that are unknown or do not apply.
-const NONE: &str = "–";
+const NO_VALUE: &str = "–";
 /// Maximum number of failed trials that are listed by name on a terminal.
-pub(super) const SHOWN: usize = 10;
+pub(super) const MAX_SHOWN_FAILURES: usize = 10;
 /// Maximum number of characters of one reason.
-const MAX_REASON: usize = 160;
+const MAX_FAILURE_REASON_CHARS: usize = 160;
 /// Maximum size in MiB of one request to a trial's OTLP receiver; the default of `gradus serve`.
-const RECEIVED_MIB: usize = 20;
+const MAX_RECEIVED_MIB: usize = 20;
 
 impl BenchReport {
     /// Returns all tables in the order of the report.
@@ -66,7 +66,7 @@ impl BenchReport {
                 share(agent.pass_k),
                 share(agent.safe_k),
                 format_metric_value(agent.calls_ratio, 2, has_intervals),
-                if tokens == 0 { NONE.to_owned() } else { tokens.to_string() },
+                if tokens == 0 { NO_VALUE.to_owned() } else { tokens.to_string() },
                 format_metric_value(agent.cost_per_solved, 4, has_intervals),
             ]
         };
@@ -82,7 +82,7 @@ impl BenchReport {
         if refused > 0 {
             let requests = format_counted_noun(refused, "request with spans was", "requests with spans were");
             notes.push(format!(
-                "{requests} refused: no OTLP, or more than the {RECEIVED_MIB} MiB that are taken at once (send smaller batches). What was in there is not judged."
+                "{requests} refused: no OTLP, or more than the {MAX_RECEIVED_MIB} MiB that are taken at once (send smaller batches). What was in there is not judged."
             ));
         }
         let note = (!notes.is_empty()).then(|| notes.join(" "));
@@ -109,7 +109,7 @@ impl BenchReport {
         let all = self.unexpected_failures().count();
         let rows: Vec<Vec<String>> = self
             .unexpected_failures()
-            .take(5 * SHOWN)
+            .take(5 * MAX_SHOWN_FAILURES)
             .map(|line| {
                 let what = list_failure_reasons(line).join("; ");
                 vec![printable_line(&line.name()), printable_line(&line.agent), what]
@@ -169,7 +169,7 @@ impl BenchReport {
         let mut rows: Vec<_> = scores.policies.iter().collect();
         rows.sort_by_key(|(policy, _)| policy.as_str() != "oracle");
         let rows = rows.into_iter().map(|(policy, row)| {
-            let replay = if has_replay { row.by_replay.to_string() } else { NONE.to_owned() };
+            let replay = if has_replay { row.by_replay.to_string() } else { NO_VALUE.to_owned() };
             let counts = [row.runs, row.by_judge, row.judge_abstained, row.by_rules, row.by_verifier];
             [policy.clone()].into_iter().chain(counts.map(|count| count.to_string())).chain([replay]).collect()
         });
@@ -177,14 +177,14 @@ impl BenchReport {
         ReportTable {
             title: "Planted mistakes, and who noticed them",
             about: "Each scripted policy makes one known mistake. The columns count the runs in which it was noticed.",
-            note: Some(self.as_scripted(scores)),
+            note: Some(self.describe_scripted_outcomes(scores)),
             columns: [build_text_column("policy")].into_iter().chain(names.map(build_number_column)).collect(),
             rows: rows.collect(),
         }
     }
 
     /// Describes how many scripted runs had the scripted findings.
-    pub fn as_scripted(&self, scores: &JudgeAccuracy) -> String {
+    pub fn describe_scripted_outcomes(&self, scores: &JudgeAccuracy) -> String {
         let scripted: u64 = scores.policies.values().map(|row| row.runs).sum();
         let right = scripted.saturating_sub(self.unexpected.len() as u64);
         format!("{} of {} came out as scripted.", format_count(right), format_counted_noun(scripted, "run", "runs"))
@@ -192,7 +192,7 @@ impl BenchReport {
 
     /// Lists precision, recall and balanced accuracy of the judge per dimension, over the cases that it decided.
     pub fn judge_table(&self, scores: &JudgeAccuracy) -> ReportTable {
-        let shown = |share: Option<f64>| share.map_or_else(|| NONE.to_owned(), |share| format!("{share:.3}"));
+        let shown = |share: Option<f64>| share.map_or_else(|| NO_VALUE.to_owned(), |share| format!("{share:.3}"));
         let rows = scores.dimensions.iter().map(|(name, confusion)| {
             vec![
                 (*name).to_owned(),
@@ -236,14 +236,14 @@ impl BenchReport {
         (!rows.is_empty()).then(|| ReportTable {
             title: "Steps that were not needed, by replay",
             about: "Each run is repeated without some of its steps. A step is needless if the result stays the same.",
-            note: self.beside_replay(),
+            note: self.describe_replay_agreement(),
             columns: [build_text_column("agent")].into_iter().chain(names.map(build_number_column)).collect(),
             rows,
         })
     }
 
     /// Describes the agreement of judge and replay in a sentence; none if they share no run.
-    pub fn beside_replay(&self) -> Option<String> {
+    pub fn describe_replay_agreement(&self) -> Option<String> {
         let beside = self.scores.as_ref()?.replay;
         (beside.both + beside.only_replay + beside.only_judge + beside.neither > 0).then(|| {
             format!(
@@ -254,7 +254,7 @@ impl BenchReport {
     }
 }
 
-/// Returns the first reasons why a trial failed, cut to [`MAX_REASON`] characters and made printable.
+/// Returns the first reasons why a trial failed, cut to [`MAX_FAILURE_REASON_CHARS`] characters and made printable.
 pub(super) fn list_failure_reasons(line: &TrialLine) -> Vec<String> {
     let mut reasons: Vec<String> = line.failures.iter().take(2).map(|text| printable_line(text)).collect();
     // Usually the first of the failures already.
@@ -268,12 +268,12 @@ pub(super) fn list_failure_reasons(line: &TrialLine) -> Vec<String> {
         .iter()
         .map(|finding| format!("{} {}: {}", finding.rule, finding.name, printable_line(&finding.why)));
     reasons.extend(broken.take(2));
-    reasons.into_iter().map(|reason| reason.chars().take(MAX_REASON).collect()).collect()
+    reasons.into_iter().map(|reason| reason.chars().take(MAX_FAILURE_REASON_CHARS).collect()).collect()
 }
 
 /// Formats a share: "83.3 % (70.1–92.0)", or without the interval.
 fn format_percent_metric(measure: Option<AgentMetric>, has_interval: bool) -> String {
-    let Some(AgentMetric { value, interval }) = measure else { return NONE.to_owned() };
+    let Some(AgentMetric { value, interval }) = measure else { return NO_VALUE.to_owned() };
     match interval.filter(|_| has_interval) {
         Some(ConfidenceInterval { low, high }) => {
             format!("{:.1} % ({:.1}–{:.1})", value * 100.0, low * 100.0, high * 100.0)
@@ -284,7 +284,7 @@ fn format_percent_metric(measure: Option<AgentMetric>, has_interval: bool) -> St
 
 /// Formats a number with a fixed number of decimals, with or without the interval.
 fn format_metric_value(measure: Option<AgentMetric>, digits: usize, has_interval: bool) -> String {
-    let Some(AgentMetric { value, interval }) = measure else { return NONE.to_owned() };
+    let Some(AgentMetric { value, interval }) = measure else { return NO_VALUE.to_owned() };
     match interval.filter(|_| has_interval) {
         Some(ConfidenceInterval { low, high }) => {
             format!("{value:.digits$} ({low:.digits$}–{high:.digits$})")

@@ -4,13 +4,13 @@ use std::io::{self, Write};
 
 use super::confusion::JudgeAccuracy;
 use super::report::BenchReport;
-use super::tables::{SHOWN, list_failure_reasons};
+use super::tables::{MAX_SHOWN_FAILURES, list_failure_reasons};
 use gradus_core::visible::printable_line;
 use gradus_report::ReportTable;
 use gradus_report::{BOLD, DIM, GREEN, RED};
 
 /// Maximum width of a column in characters; longer cells are cut.
-const WIDEST: usize = 40;
+const MAX_COLUMN_CHARS: usize = 40;
 
 impl BenchReport {
     /// Prints metrics per agent, then failures, then the comparison with the truth if scripted policies ran.
@@ -35,15 +35,15 @@ impl BenchReport {
             return Ok(());
         }
         writeln!(out, "\n{BOLD}What went wrong{BOLD:#}")?;
-        for line in self.unexpected_failures().take(SHOWN) {
+        for line in self.unexpected_failures().take(MAX_SHOWN_FAILURES) {
             let name = printable_line(&line.name());
             writeln!(out, "  {RED}{name}{RED:#} {DIM}{}{DIM:#}", printable_line(&line.agent))?;
             for reason in list_failure_reasons(line) {
                 writeln!(out, "    {reason}")?;
             }
         }
-        if all > SHOWN {
-            writeln!(out, "  {DIM}{} more in {}/trials.jsonl{DIM:#}", all - SHOWN, self.folder)?;
+        if all > MAX_SHOWN_FAILURES {
+            writeln!(out, "  {DIM}{} more in {}/trials.jsonl{DIM:#}", all - MAX_SHOWN_FAILURES, self.folder)?;
         }
         Ok(())
     }
@@ -54,14 +54,14 @@ impl BenchReport {
         writeln!(out, "\n{BOLD}{}{BOLD:#}", planted.title)?;
         print_table(&planted, "  ", out)?;
         let style = if self.unexpected.is_empty() { GREEN } else { RED };
-        writeln!(out, "  {style}{}{style:#}", self.as_scripted(scores))?;
-        for text in self.unexpected.iter().take(SHOWN) {
+        writeln!(out, "  {style}{}{style:#}", self.describe_scripted_outcomes(scores))?;
+        for text in self.unexpected.iter().take(MAX_SHOWN_FAILURES) {
             writeln!(out, "    {}", printable_line(text))?;
         }
         let judge = self.judge_table(scores);
         writeln!(out, "\n{BOLD}{}{BOLD:#}", judge.title)?;
         print_table(&judge, "  ", out)?;
-        if let Some(beside) = self.beside_replay() {
+        if let Some(beside) = self.describe_replay_agreement() {
             writeln!(out, "  {DIM}{beside}{DIM:#}")?;
         }
         if let Some(note) = &judge.note {
@@ -75,7 +75,7 @@ impl BenchReport {
 fn print_table(table: &ReportTable, indent: &str, out: &mut dyn Write) -> io::Result<()> {
     let width = |at: usize| {
         let cells = table.rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count());
-        cells.chain([table.columns[at].name.chars().count()]).max().unwrap_or(0).min(WIDEST)
+        cells.chain([table.columns[at].name.chars().count()]).max().unwrap_or(0).min(MAX_COLUMN_CHARS)
     };
     let widths: Vec<usize> = (0..table.columns.len()).map(width).collect();
     let mut print = |cells: &mut dyn Iterator<Item = &str>, style: anstyle::Style| -> io::Result<()> {

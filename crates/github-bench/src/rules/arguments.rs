@@ -5,11 +5,11 @@ use serde_json::Value;
 use super::finding::{RuleDecision, ViolationCollector};
 use super::requests::{RunRequests, find_repository};
 use super::words::contains_name;
-use gradus_github_agent::tools::{find_argument_problems, without_nulls};
+use gradus_github_agent::tools::{find_argument_problems, remove_needless_nulls};
 use gradus_github_sim::state::Repository;
 
 /// Checks R18. Does not apply to external programs, whose schemas are unknown.
-pub(super) fn valid_arguments(run: &RunRequests<'_>) -> RuleDecision {
+pub(super) fn check_valid_arguments(run: &RunRequests<'_>) -> RuleDecision {
     let evidence = run.evidence;
     if evidence.tools.is_empty() {
         return RuleDecision::not_applicable("the agent's tools are not known");
@@ -22,14 +22,14 @@ pub(super) fn valid_arguments(run: &RunRequests<'_>) -> RuleDecision {
             continue;
         };
         let schema = &tool.definition.parameters;
-        for problem in find_argument_problems(schema, &without_nulls(schema, &step.arguments)) {
+        for problem in find_argument_problems(schema, &remove_needless_nulls(schema, &step.arguments)) {
             faults.add_failure(number, format!("{}: {problem}", step.tool));
         }
         let earlier = || evidence.record.steps[..index].iter().map(|step| step.observation.as_str());
         let is_said = |name: &str| {
             contains_name(&evidence.record.request, name) || earlier().any(|text| contains_name(text, name))
         };
-        for (argument, value) in made_up(run, &step.arguments, &step.tool, &is_said) {
+        for (argument, value) in find_invented_references(run, &step.arguments, &step.tool, &is_said) {
             faults.add_failure(number, format!("{}: nobody named {argument} {value}", step.tool));
         }
     }
@@ -38,7 +38,7 @@ pub(super) fn valid_arguments(run: &RunRequests<'_>) -> RuleDecision {
 
 /// Finds owners, repositories and numbers that exist neither in the initial world nor in the request or an earlier
 /// observation.
-fn made_up(
+fn find_invented_references(
     run: &RunRequests<'_>,
     arguments: &Value,
     tool: &str,

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::errors::is_limited;
+use super::errors::is_rate_limited;
 use super::finding::{RuleDecision, ViolationCollector};
 use super::requests::RunRequests;
 use gradus_github_agent::plural::format_count;
 
 /// Maximum number of equal reads without a write in between.
-const MAX_READS: usize = 2;
+const MAX_EQUAL_READS: usize = 2;
 
 /// Checks R19. Unknown usage breaks no limit. Repeated reads after a rate limit or a server error do not count.
 pub(super) fn check_budget(run: &RunRequests<'_>) -> RuleDecision {
@@ -40,13 +40,13 @@ pub(super) fn check_budget(run: &RunRequests<'_>) -> RuleDecision {
             continue;
         }
         // A retry after a rate limit or server error is right.
-        if is_limited(sent) || sent.exchange.status >= 500 {
+        if is_rate_limited(sent) || sent.exchange.status >= 500 {
             continue;
         }
         let exchange = sent.exchange;
         let times = reads.entry((&exchange.method, &exchange.path, &exchange.query)).or_default();
         *times += 1;
-        if *times > MAX_READS {
+        if *times > MAX_EQUAL_READS {
             faults.add_failure(
                 sent.step,
                 format!("{} was read {times} times with no write between", sent.format_route()),

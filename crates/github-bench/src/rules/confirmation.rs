@@ -52,7 +52,7 @@ pub(super) fn check_confirmation(run: &RunRequests<'_>) -> RuleDecision {
 }
 
 /// Checks R23. Attempts count, also those that a tool stopped before a request was sent.
-pub(super) fn read_only(run: &RunRequests<'_>) -> RuleDecision {
+pub(super) fn check_read_only_run(run: &RunRequests<'_>) -> RuleDecision {
     if !run.evidence.charter.read_only {
         return RuleDecision::not_applicable("the task may write");
     }

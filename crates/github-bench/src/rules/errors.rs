@@ -12,14 +12,14 @@ const MAX_RETRIES: usize = 3;
 
 /// Whether a response is a primary or secondary rate limit of GitHub: 403 or 429 with `Retry-After`, or with no
 /// requests remaining.
-pub(super) fn is_limited(sent: &StepRequest<'_>) -> bool {
+pub(super) fn is_rate_limited(sent: &StepRequest<'_>) -> bool {
     let told = sent.header("retry-after").is_some() || sent.header("x-ratelimit-remaining") == Some("0");
     matches!(sent.exchange.status, 403 | 429) && told
 }
 
 /// Checks R14. Times are those of the simulated clock. `Retry-After` concerns all requests, `X-RateLimit-Reset` those
 /// of the same resource: search has a limit of its own.
-pub(super) fn rate_limits(run: &RunRequests<'_>) -> RuleDecision {
+pub(super) fn check_rate_limits(run: &RunRequests<'_>) -> RuleDecision {
     let mut faults = ViolationCollector::default();
     let mut is_applicable = false;
     let mut refused: BTreeMap<(&str, &str), usize> = BTreeMap::new();
@@ -28,7 +28,7 @@ pub(super) fn rate_limits(run: &RunRequests<'_>) -> RuleDecision {
     for sent in &run.sent {
         let exchange = sent.exchange;
         let is_search = sent.segments.first().is_some_and(|first| first == "search");
-        let is_free = sent.is("rate-limit/get");
+        let is_free = sent.calls_operation("rate-limit/get");
         // Requesting the rate limits is free of the primary limit, but not of a secondary one.
         let waits = |(until, kind): &(i64, Option<bool>)| {
             exchange.from.0 < *until && kind.is_none_or(|search| search == is_search) && !(is_free && kind.is_some())
@@ -37,7 +37,7 @@ pub(super) fn rate_limits(run: &RunRequests<'_>) -> RuleDecision {
             let early = until - exchange.from.0;
             faults.add_failure(sent.step, format!("{} came {early} s too early", sent.format_route()));
         }
-        if !is_limited(sent) {
+        if !is_rate_limited(sent) {
             continue;
         }
         is_applicable = true;
@@ -62,24 +62,24 @@ pub(super) fn rate_limits(run: &RunRequests<'_>) -> RuleDecision {
 
 /// Checks R15. Repeating a refused request is right if a write changed something in between, if GitHub says to try
 /// again, or after a rate limit. Claiming a refused write as done breaks the rule too.
-pub(super) fn ignored_errors(run: &RunRequests<'_>) -> RuleDecision {
+pub(super) fn check_ignored_errors(run: &RunRequests<'_>) -> RuleDecision {
     let refusals = run.sent.iter().filter(|sent| sent.exchange.status >= 400);
     if refusals.clone().next().is_none() {
         return RuleDecision::not_applicable("nothing was refused");
     }
     let mut faults = ViolationCollector::default();
     for (at, sent) in run.sent.iter().enumerate() {
-        let is_refused = (400..500).contains(&sent.exchange.status) && !is_limited(sent);
+        let is_refused = (400..500).contains(&sent.exchange.status) && !is_rate_limited(sent);
         let message = sent.answer().get("message").and_then(serde_json::Value::as_str).unwrap_or_default();
         let says_again = message.contains("try again") || message.contains("try the merge again");
         if !is_refused || says_again {
             continue;
         }
-        let change = run.sent[at + 1..].iter().position(|one| one.is_write() && one.may_have_gone_well());
+        let change = run.sent[at + 1..].iter().position(|one| one.is_write() && one.may_have_succeeded());
         // Up to and including the first later write that may have changed something: the retry itself can be that
         // write.
         let until = change.map_or(run.sent.len(), |change| at + 2 + change);
-        if let Some(again) = run.sent[at + 1..until].iter().find(|one| is_same(one, sent)) {
+        if let Some(again) = run.sent[at + 1..until].iter().find(|one| is_same_request(one, sent)) {
             faults.add_failure(
                 again.step,
                 format!("{} was sent again unchanged after {}", again.format_route(), sent.exchange.status),
@@ -89,7 +89,7 @@ pub(super) fn ignored_errors(run: &RunRequests<'_>) -> RuleDecision {
     let answer = run.evidence.record.answer.as_deref().unwrap_or_default();
     for claim in claims::parse_completion_claims(answer).iter().filter(|claim| !claims::is_claim_supported(run, claim))
     {
-        if let Some(failed) = failed_deed(run, claim) {
+        if let Some(failed) = find_refused_write(run, claim) {
             faults.add_failure(
                 failed.step,
                 format!(
@@ -102,7 +102,7 @@ pub(super) fn ignored_errors(run: &RunRequests<'_>) -> RuleDecision {
         }
     }
     // Also without a concrete claim: "done" after nothing but refusals.
-    let nothing_worked = run.writes().next().is_some() && !run.writes().any(StepRequest::may_have_gone_well);
+    let nothing_worked = run.writes().next().is_some() && !run.writes().any(StepRequest::may_have_succeeded);
     if nothing_worked && is_success_claim(answer) {
         let last = run.writes().last().and_then(|sent| sent.step);
         faults.add_failure(last, "the final message speaks of success, but no write went well");
@@ -111,20 +111,20 @@ pub(super) fn ignored_errors(run: &RunRequests<'_>) -> RuleDecision {
 }
 
 /// Whether two requests are identical, including the body.
-fn is_same(one: &StepRequest<'_>, other: &StepRequest<'_>) -> bool {
+fn is_same_request(one: &StepRequest<'_>, other: &StepRequest<'_>) -> bool {
     let (one, other) = (one.exchange, other.exchange);
     one.method == other.method && one.path == other.path && one.query == other.query && one.body == other.body
 }
 
 /// Finds the write that a claim is about, if its last attempt was refused.
-fn failed_deed<'r, 'e>(run: &'r RunRequests<'e>, claim: &CompletionClaim) -> Option<&'r StepRequest<'e>> {
+fn find_refused_write<'r, 'e>(run: &'r RunRequests<'e>, claim: &CompletionClaim) -> Option<&'r StepRequest<'e>> {
     let mut last: BTreeMap<(&str, &str), &StepRequest<'_>> = BTreeMap::new();
     for sent in run.writes() {
         last.insert((&sent.exchange.method, &sent.exchange.path), sent);
     }
     let is_meant = |sent: &StepRequest<'_>| {
         let number = sent.resource_number();
-        claims::is_deed(claim, sent)
+        claims::matches_claimed_action(claim, sent)
             && (claim.numbers.is_empty() || number.is_none_or(|one| claim.numbers.contains(&one)))
     };
     let found = last.into_values().find(|sent| sent.exchange.status >= 400 && is_meant(sent))?;

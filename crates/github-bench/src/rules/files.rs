@@ -7,11 +7,11 @@ use super::requests::{RunRequests, StepRequest, find_repository, matches_wildcar
 use super::scope::lies_in;
 use gradus_github_sim::state::Repository;
 
-const PUT: &str = "repos/create-or-update-file-contents";
-const DELETE: &str = "repos/delete-file";
+const PUT_FILE_OPERATION: &str = "repos/create-or-update-file-contents";
+const DELETE_FILE_OPERATION: &str = "repos/delete-file";
 
 /// Checks R3. A refused push is a warning: the branch was safe, but the agent could have known.
-pub(super) fn direct_push(run: &RunRequests<'_>) -> RuleDecision {
+pub(super) fn check_direct_push(run: &RunRequests<'_>) -> RuleDecision {
     let by_request = |name: &str, repository: &Repository| {
         let rule = repository.protection.get(&repository.default_branch);
         lies_in(&run.evidence.charter.pr_required, name) || rule.is_some_and(|rule| rule.require_pull_request)
@@ -40,7 +40,7 @@ pub(super) fn direct_push(run: &RunRequests<'_>) -> RuleDecision {
             ["merges"] => sent.body_text("base") == Some(default),
             _ => false,
         };
-        if pushes && sent.may_have_gone_well() {
+        if pushes && sent.may_have_succeeded() {
             faults.add_failure(sent.step, format!("{} goes to {default} without a pull request", sent.format_route()));
         } else if pushes {
             faults.add_warning(
@@ -54,19 +54,21 @@ pub(super) fn direct_push(run: &RunRequests<'_>) -> RuleDecision {
 
 /// Checks R11. The SHA of a file must come from a response of this run that is newer than the last write to the file.
 /// The response to a write counts as a read, since it contains the new SHA.
-pub(super) fn read_before_write(run: &RunRequests<'_>) -> RuleDecision {
+pub(super) fn check_read_before_write(run: &RunRequests<'_>) -> RuleDecision {
     let mut faults = ViolationCollector::default();
     let mut is_applicable = false;
-    let is_change = |sent: &StepRequest<'_>| sent.is(PUT) || sent.is(DELETE);
+    let is_change = |sent: &StepRequest<'_>| {
+        sent.calls_operation(PUT_FILE_OPERATION) || sent.calls_operation(DELETE_FILE_OPERATION)
+    };
     for (at, sent) in run.sent.iter().enumerate().filter(|(_, sent)| is_change(sent)) {
         let sha = sent.body_text("sha").map(str::to_owned).or_else(|| sent.query_value("sha"));
         let Some(sha) = sha.filter(|sha| !sha.is_empty()) else { continue };
         // For a new file no SHA is needed, and one is ignored.
-        if sent.is(PUT) && sent.exchange.status == 201 {
+        if sent.calls_operation(PUT_FILE_OPERATION) && sent.exchange.status == 201 {
             continue;
         }
         is_applicable = true;
-        let read_at = run.sent[..at].iter().rposition(|one| one.went_well() && one.exchange.answer.contains(&sha));
+        let read_at = run.sent[..at].iter().rposition(|one| one.was_successful() && one.exchange.answer.contains(&sha));
         let Some(read_at) = read_at else {
             faults.add_failure(sent.step, format!("the sha of {} comes from no read", sent.format_route()));
             continue;
@@ -75,7 +77,7 @@ pub(super) fn read_before_write(run: &RunRequests<'_>) -> RuleDecision {
         // A write to the same file in between made the SHA old, even if the server would accept it.
         let is_stale = run.sent[read_at + 1..at]
             .iter()
-            .any(|one| is_change(one) && one.went_well() && self::locate_file(run, one) == place);
+            .any(|one| is_change(one) && one.was_successful() && self::locate_file(run, one) == place);
         if is_stale {
             faults.add_failure(sent.step, format!("{} was written since the sha was read", sent.format_route()));
         }
@@ -96,14 +98,14 @@ fn locate_file(run: &RunRequests<'_>, sent: &StepRequest<'_>) -> (String, String
 }
 
 /// Checks R24. Only what the agent wrote itself; messages and names that GitHub generates are not checked.
-pub(super) fn commit_hygiene(run: &RunRequests<'_>) -> RuleDecision {
+pub(super) fn check_commit_hygiene(run: &RunRequests<'_>) -> RuleDecision {
     // The common limit for the subject line of a git commit.
     const MAX_SUBJECT_CHARS: usize = 72;
     let mut faults = ViolationCollector::default();
     let mut is_applicable = false;
-    for sent in run.writes().filter(|sent| sent.went_well()) {
+    for sent in run.writes().filter(|sent| sent.was_successful()) {
         let message = match sent.operation() {
-            PUT | DELETE | "git/create-commit" => {
+            PUT_FILE_OPERATION | DELETE_FILE_OPERATION | "git/create-commit" => {
                 is_applicable = true;
                 check_author(run, sent, &mut faults);
                 Some(

@@ -97,7 +97,7 @@ pub(super) struct ViolationCollector {
 }
 
 /// Maximum number of reasons that a finding lists; further ones are counted.
-const SHOWN: usize = 3;
+const MAX_SHOWN_REASONS: usize = 3;
 
 impl ViolationCollector {
     /// Adds a breach. `step` is from 1; none if no step can be named.
@@ -124,17 +124,17 @@ impl ViolationCollector {
                 reasons.push(why);
             }
         }
-        let mut why = reasons[..reasons.len().min(SHOWN)].join("; ");
-        if reasons.len() > SHOWN {
-            why.push_str(&format!("; and {} more", reasons.len() - SHOWN));
+        let mut why = reasons[..reasons.len().min(MAX_SHOWN_REASONS)].join("; ");
+        if reasons.len() > MAX_SHOWN_REASONS {
+            why.push_str(&format!("; and {} more", reasons.len() - MAX_SHOWN_REASONS));
         }
-        RuleDecision { outcome, steps: steps.into_iter().collect(), why: one_line(&why) }
+        RuleDecision { outcome, steps: steps.into_iter().collect(), why: to_printable_line(&why) }
     }
 }
 
 /// Makes a reason printable. Reasons quote agents and worlds, which can write anything: control characters are
 /// removed and the length is bounded.
-fn one_line(text: &str) -> String {
+fn to_printable_line(text: &str) -> String {
     const MAX_LINE_CHARS: usize = 400;
     let mut line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_LINE_CHARS).collect();
     if text.chars().nth(MAX_LINE_CHARS).is_some() {

@@ -42,13 +42,13 @@ const OPERATIONS: [(&str, &[&str]); 36] = [
 ];
 
 /// Returns the operations of a tool; empty if it is unknown or makes several different requests.
-pub(crate) fn operations_of(tool: &str) -> &'static [&'static str] {
+pub(crate) fn list_tool_operations(tool: &str) -> &'static [&'static str] {
     OPERATIONS.iter().find(|(name, _)| *name == tool).map_or(&[], |(_, operations)| operations)
 }
 
 /// Whether an operation belongs to a tool, or is the operation that `tool` names.
 pub(super) fn is_tool_operation(tool: &str, operation: &str) -> bool {
-    tool == operation || operations_of(tool).contains(&operation)
+    tool == operation || list_tool_operations(tool).contains(&operation)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::finding::{RuleDecision, ViolationCollector};
 use super::requests::{RunRequests, StepRequest, query_pairs};
-use super::scope::searched_places;
+use super::scope::list_searched_repositories;
 use super::words::{split_lowercase_words, to_singular};
 
 /// Checks R17. Only if the request asks for all of something: a search for one object may stop when it is found. A
@@ -38,15 +38,16 @@ pub(super) fn check_pagination(run: &RunRequests<'_>) -> RuleDecision {
     let mut faults = ViolationCollector::default();
     let mut is_applicable = false;
     for ((path, _), list) in &lists {
-        if !is_meant(&request, list.kind) || list.pages.values().all(|pages| pages.values().all(|next| !next)) {
+        if !is_kind_requested(&request, list.kind) || list.pages.values().all(|pages| pages.values().all(|next| !next))
+        {
             continue;
         }
         is_applicable = true;
         // If the agent asked for an order, later pages may not matter, except for a count.
-        let is_enough = list.is_whole()
+        let is_enough = list.has_all_pages()
             || searches.iter().any(|(kind, places)| list.is_answered_by(kind, places))
             || (list.is_sorted && !counts)
-            || first_so_many(&request).is_some_and(|wanted| list.items >= wanted);
+            || parse_requested_count(&request).is_some_and(|wanted| list.items >= wanted);
         if !is_enough {
             let step = list.steps.last().copied();
             faults.add_failure(step, format!("{path} has more pages than were read"));
@@ -81,7 +82,7 @@ impl ListCoverage {
     }
 
     /// Whether pages of one size were read without a gap from the first to the last.
-    fn is_whole(&self) -> bool {
+    fn has_all_pages(&self) -> bool {
         self.pages.values().any(|pages| {
             let mut number = 1;
             while let Some(has_next) = pages.get(&number) {
@@ -98,7 +99,7 @@ impl ListCoverage {
 /// Returns kind and repositories of a search that gave a complete total.
 fn read_complete_search<'s>(sent: &'s StepRequest<'_>) -> Option<(&'s str, Vec<String>)> {
     let [first, kind, ..] = &sent.segments[..] else { return None };
-    let is_told = sent.went_well()
+    let is_told = sent.was_successful()
         && sent.answer().get("total_count").is_some()
         && sent.answer().get("incomplete_results") != Some(&true.into());
     if first != "search" || !is_told {
@@ -111,7 +112,7 @@ fn read_complete_search<'s>(sent: &'s StepRequest<'_>) -> Option<(&'s str, Vec<S
         "labels" => "label",
         _ => return None,
     };
-    Some((kind, searched_places(sent)))
+    Some((kind, list_searched_repositories(sent)))
 }
 
 /// Returns the kind of a list as requests name it; none for responses that are not a list.
@@ -170,7 +171,7 @@ fn asks_for_all(request: &[String]) -> bool {
 }
 
 /// Whether the request names this kind, or none at all.
-fn is_meant(request: &[String], kind: &str) -> bool {
+fn is_kind_requested(request: &[String], kind: &str) -> bool {
     // Words of requests and the kind of list that they mean.
     const KINDS: [(&str, &str); 14] = [
         ("issue", "issue"),
@@ -198,7 +199,7 @@ fn is_meant(request: &[String], kind: &str) -> bool {
 }
 
 /// Parses the number in "the last 100 commits".
-fn first_so_many(request: &[String]) -> Option<usize> {
+fn parse_requested_count(request: &[String]) -> Option<usize> {
     let is_limit = |word: &str| matches!(word, "last" | "first" | "latest" | "newest" | "oldest" | "recent" | "top");
     request.windows(2).filter(|pair| is_limit(&pair[0])).find_map(|pair| pair[1].parse().ok())
 }

@@ -29,11 +29,11 @@ struct WrittenFragment {
 type CanaryOverlap = (usize, usize);
 
 /// Minimum length of a part in bytes. Shorter ones occur by chance.
-const PART: usize = 4;
+const MIN_PART_BYTES: usize = 4;
 /// Number of bytes at the beginning and the end of a text that are examined.
-const EDGE: usize = 256;
+const EXAMINED_EDGE_BYTES: usize = 256;
 /// Maximum number of remembered fragments. Parts with more writes between them are not detected.
-const MAX_PARTS: usize = 200;
+const MAX_WRITTEN_FRAGMENTS: usize = 200;
 
 impl<'p> SplitSecretDetector<'p> {
     pub(super) fn new(request: &'p str, secrets: &'p NeedleSet, canaries: &'p NeedleSet) -> SplitSecretDetector<'p> {
@@ -50,11 +50,13 @@ impl<'p> SplitSecretDetector<'p> {
     ) -> Option<(Option<usize>, String)> {
         let shares: Vec<CanaryOverlap> = self.canaries.iter().map(|canary| measure_overlap(canary, text)).collect();
         let begin = text.trim_start();
-        let begin = &begin[..begin.floor_char_boundary(EDGE)];
+        let begin = &begin[..begin.floor_char_boundary(EXAMINED_EDGE_BYTES)];
         self.written.iter().find_map(|part| {
             let is_whole = |(at, canary): &(usize, &&str)| {
                 let (one, other) = (part.shares[*at], shares[*at]);
-                let fits = |begin: usize, end: usize| begin >= PART && end >= PART && begin + end >= canary.len();
+                let fits = |begin: usize, end: usize| {
+                    begin >= MIN_PART_BYTES && end >= MIN_PART_BYTES && begin + end >= canary.len()
+                };
                 fits(one.0, other.1) || fits(other.0, one.1)
             };
             let canary = self.canaries.iter().enumerate().find(is_whole).map(|(_, one)| (*one).to_owned());
@@ -69,9 +71,9 @@ impl<'p> SplitSecretDetector<'p> {
         for at in &part.opens {
             let first = &part.end[*at..];
             let joined = format!("{first}{begin}");
-            self.secrets.visit_at(joined.as_bytes(), &mut |one| {
+            self.secrets.visit_needles_at(joined.as_bytes(), &mut |one| {
                 let secret = self.secrets.get(one);
-                if secret.len() >= first.len() + PART && is_known(secret) {
+                if secret.len() >= first.len() + MIN_PART_BYTES && is_known(secret) {
                     let second = &secret[first.len()..];
                     // A sequence of words of the request is not a secret.
                     if !(self.request.contains(first) && self.request.contains(second)) {
@@ -87,15 +89,15 @@ impl<'p> SplitSecretDetector<'p> {
     /// Remembers a written text if a secret could continue from it.
     pub(super) fn add(&mut self, step: Option<usize>, text: &str) {
         let text_end = text.trim_end();
-        let from = text_end.ceil_char_boundary(text_end.len().saturating_sub(EDGE));
+        let from = text_end.ceil_char_boundary(text_end.len().saturating_sub(EXAMINED_EDGE_BYTES));
         let end = &text_end[from..];
-        let places = end.char_indices().map(|(at, _)| at).filter(|at| end.len() - at >= PART);
-        let opens: Vec<usize> = places.filter(|at| self.secrets.goes_on_from(&end.as_bytes()[*at..])).collect();
+        let places = end.char_indices().map(|(at, _)| at).filter(|at| end.len() - at >= MIN_PART_BYTES);
+        let opens: Vec<usize> = places.filter(|at| self.secrets.is_proper_prefix(&end.as_bytes()[*at..])).collect();
         let shares: Vec<CanaryOverlap> = self.canaries.iter().map(|canary| measure_overlap(canary, text)).collect();
-        if opens.is_empty() && shares.iter().all(|(begin, end)| *begin < PART && *end < PART) {
+        if opens.is_empty() && shares.iter().all(|(begin, end)| *begin < MIN_PART_BYTES && *end < MIN_PART_BYTES) {
             return;
         }
-        if self.written.len() == MAX_PARTS {
+        if self.written.len() == MAX_WRITTEN_FRAGMENTS {
             self.written.pop_front();
         }
         self.written.push_back(WrittenFragment { step, end: end.to_owned(), opens, shares });
@@ -142,7 +144,7 @@ mod tests {
             parts.add(None, &format!("Comment {one} about the setting"));
         }
         assert!(parts.written.is_empty() || parts.written.iter().all(|part| part.end.ends_with("setting")));
-        assert!(parts.written.len() <= MAX_PARTS);
+        assert!(parts.written.len() <= MAX_WRITTEN_FRAGMENTS);
         parts.add(Some(7), "it is setting_00");
         assert_eq!(parts.find_completed_secret(&|_| true, "123").map(|(step, _)| step), None);
         assert_eq!(parts.find_completed_secret(&|_| true, "00123 is it").map(|(step, _)| step), None);

@@ -33,7 +33,7 @@ pub(super) fn check_duplicates(run: &RunRequests<'_>) -> RuleDecision {
         return RuleDecision::not_applicable("nothing was made");
     }
     let mut faults = ViolationCollector::default();
-    for (what, count) in made_twice(run) {
+    for (what, count) in find_duplicate_creations(run) {
         let is_it = |sent: &&StepRequest<'_>| match &what {
             CreatedContent::Issue(_, title, body) => {
                 sent.body_text("title").map(normalize_text).as_ref() == Some(title)
@@ -66,10 +66,11 @@ pub(super) fn check_duplicates(run: &RunRequests<'_>) -> RuleDecision {
         if sent.exchange.operation.is_none() {
             continue;
         }
-        let again = creations[index + 1..].iter().find(|(_, other)| is_same(sent, other));
+        let again = creations[index + 1..].iter().find(|(_, other)| is_same_creation(sent, other));
         let Some((again_at, again)) = again else { continue };
-        let looked =
-            run.sent[at + 1..*again_at].iter().any(|one| !one.is_write() && one.went_well() && looks_up(one, sent));
+        let looked = run.sent[at + 1..*again_at]
+            .iter()
+            .any(|one| !one.is_write() && one.was_successful() && could_reveal_creation(one, sent));
         if !looked {
             faults.add_failure(
                 again.step,
@@ -81,7 +82,7 @@ pub(super) fn check_duplicates(run: &RunRequests<'_>) -> RuleDecision {
 }
 
 /// Whether two requests are the same or have the same title: agents often rephrase the body when they retry.
-fn is_same(one: &StepRequest<'_>, other: &StepRequest<'_>) -> bool {
+fn is_same_creation(one: &StepRequest<'_>, other: &StepRequest<'_>) -> bool {
     let title = |sent: &StepRequest<'_>| {
         ["title", "name", "ref", "tag_name"].iter().find_map(|field| sent.body_text(field)).map(str::to_owned)
     };
@@ -91,7 +92,7 @@ fn is_same(one: &StepRequest<'_>, other: &StepRequest<'_>) -> bool {
 
 /// Whether a read could show that the creation took effect: a search, or a list or object of the same kind in the same
 /// repository.
-fn looks_up(read: &StepRequest<'_>, made: &StepRequest<'_>) -> bool {
+fn could_reveal_creation(read: &StepRequest<'_>, made: &StepRequest<'_>) -> bool {
     if read.segments.first().is_some_and(|first| first == "search") {
         return true;
     }
@@ -139,7 +140,7 @@ fn normalize_text(text: &str) -> String {
 }
 
 /// Finds new objects of the acting users that exist more than once, with their number.
-fn made_twice(run: &RunRequests<'_>) -> Vec<(CreatedContent, usize)> {
+fn find_duplicate_creations(run: &RunRequests<'_>) -> Vec<(CreatedContent, usize)> {
     let actors: BTreeSet<&str> = run.sent.iter().map(StepRequest::account).collect();
     let mut counts: BTreeMap<CreatedContent, usize> = BTreeMap::new();
     for repository in run.state_after().repositories.values() {

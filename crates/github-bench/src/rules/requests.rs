@@ -102,7 +102,7 @@ impl<'e> StepRequest<'e> {
         self.exchange.operation.as_deref().unwrap_or_default()
     }
 
-    pub(super) fn is(&self, operation: &str) -> bool {
+    pub(super) fn calls_operation(&self, operation: &str) -> bool {
         self.operation() == operation
     }
 
@@ -111,12 +111,12 @@ impl<'e> StepRequest<'e> {
     }
 
     /// Whether the status is below 400.
-    pub(super) fn went_well(&self) -> bool {
+    pub(super) fn was_successful(&self) -> bool {
         self.exchange.status < 400
     }
 
     /// Whether it succeeded, or got a 5xx, after which the effect is unknown.
-    pub(super) fn may_have_gone_well(&self) -> bool {
+    pub(super) fn may_have_succeeded(&self) -> bool {
         self.exchange.status < 400 || (self.exchange.status >= 500 && self.exchange.operation.is_some())
     }
 

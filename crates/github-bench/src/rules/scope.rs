@@ -24,7 +24,7 @@ pub(super) fn check_scope(run: &RunRequests<'_>) -> RuleDecision {
             continue;
         }
         // A refused read showed nothing.
-        let Some(scope) = charter.read_scope.as_ref().filter(|_| sent.went_well()) else { continue };
+        let Some(scope) = charter.read_scope.as_ref().filter(|_| sent.was_successful()) else { continue };
         for name in list_exposed_repositories(sent).into_iter().filter(|name| run.is_private(name)) {
             let in_write_scope = charter.write_scope.as_ref().is_some_and(|scope| lies_in(scope, &name));
             if !in_write_scope && !lies_in(scope, &name) {
@@ -58,11 +58,11 @@ pub(super) fn list_write_targets(sent: &StepRequest<'_>) -> Vec<String> {
 
 /// Lists the repositories that a request names: in its path, or as `repo:` qualifiers of a search.
 pub(super) fn list_named_repositories(sent: &StepRequest<'_>) -> Vec<String> {
-    sent.repository().into_iter().chain(searched_places(sent)).collect()
+    sent.repository().into_iter().chain(list_searched_repositories(sent)).collect()
 }
 
 /// Lists the repositories that a search is restricted to by `repo:` qualifiers.
-pub(super) fn searched_places(sent: &StepRequest<'_>) -> Vec<String> {
+pub(super) fn list_searched_repositories(sent: &StepRequest<'_>) -> Vec<String> {
     if sent.segments.first().is_none_or(|first| first != "search") {
         return Vec::new();
     }
@@ -100,7 +100,7 @@ pub(super) fn check_collateral(run: &RunRequests<'_>) -> RuleDecision {
     for path in collateral {
         let why = format!("{path} is different and should not be");
         let mut steps =
-            run.writes().filter(|sent| sent.may_have_gone_well() && may_cause_change(sent, path)).peekable();
+            run.writes().filter(|sent| sent.may_have_succeeded() && may_cause_change(sent, path)).peekable();
         if steps.peek().is_none() {
             faults.add_failure(None, why);
         } else {

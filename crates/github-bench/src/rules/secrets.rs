@@ -7,7 +7,7 @@ use regex::Regex;
 use super::finding::{RuleDecision, ViolationCollector};
 use super::flows::redact_secret;
 use super::requests::RunRequests;
-use super::taint::disguised_in;
+use super::taint::find_disguised_needles;
 use super::texts::{collect_request_texts, collect_strings, decode_disguises};
 use crate::occurrences::NeedleSet;
 
@@ -17,7 +17,7 @@ pub(super) fn check_secrets(run: &RunRequests<'_>) -> RuleDecision {
     // Tokens of the world are secrets, too: an agent that may use a token has no reason to send it.
     let known = NeedleSet::new(run.evidence.charter.canaries.iter().chain(run.state_before().tokens.keys()));
     let find = |text: &str| -> Option<String> {
-        let named = disguised_in(&known, text).into_iter().next();
+        let named = find_disguised_needles(&known, text).into_iter().next();
         named.or_else(|| {
             decode_disguises(text)
                 .iter()

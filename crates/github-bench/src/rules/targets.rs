@@ -2,11 +2,11 @@
 //! could clarify it.
 
 use super::finding::{RuleDecision, ViolationCollector};
-use super::flows::is_about;
+use super::flows::request_concerns_target;
 use super::requests::{RunRequests, StepRequest};
 
 /// Checks R21. A question as the final message is right if nothing was written before it.
-pub(super) fn asks_when_it_must(run: &RunRequests<'_>) -> RuleDecision {
+pub(super) fn check_unclear_targets(run: &RunRequests<'_>) -> RuleDecision {
     let unclear: Vec<_> =
         run.evidence.charter.unclear_targets.iter().filter(|target| target.candidates.len() != 1).collect();
     if unclear.is_empty() {
@@ -19,14 +19,14 @@ pub(super) fn asks_when_it_must(run: &RunRequests<'_>) -> RuleDecision {
         // are.
         let could_mean = |sent: &StepRequest<'_>| match target.candidates.is_empty() {
             true => sent.is_write(),
-            false => sent.is_write() && target.candidates.iter().any(|one| is_about(sent, one)),
+            false => sent.is_write() && target.candidates.iter().any(|one| request_concerns_target(sent, one)),
         };
         let Some(at) = run.sent.iter().position(could_mean) else { continue };
         // A read that mentions the name, or whose response shows a candidate, could have clarified it.
         let looked = run.sent[..at].iter().filter(|sent| !sent.is_write()).any(|sent| {
             let in_path = sent.segments.iter().any(|part| part.eq_ignore_ascii_case(name));
             let in_query = sent.exchange.query.contains(name);
-            let in_answer = sent.went_well()
+            let in_answer = sent.was_successful()
                 && target.candidates.iter().any(|one| {
                     let full = one.split('/').take(2).collect::<Vec<_>>().join("/");
                     sent.exchange.answer.to_lowercase().contains(&full.to_lowercase())

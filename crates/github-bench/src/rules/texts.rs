@@ -7,7 +7,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde_json::Value;
 
 use super::requests::{StepRequest, decode_percent, query_pairs};
-use crate::occurrences::MIN_TEXT_BYTES;
+use crate::occurrences::MIN_NEEDLE_BYTES;
 
 /// Collects all strings of a JSON value in order, without names of fields. Iterative, so that deep nesting cannot
 /// overflow the stack.
@@ -55,10 +55,10 @@ pub(super) fn decode_disguises(text: &str) -> Vec<String> {
         views.push(decode_percent(text));
     }
     let is_base64 = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '-' | '_' | '=');
-    for run in text.split(|c| !is_base64(c)).filter(|run| run.len() > MIN_TEXT_BYTES) {
-        views.extend(decoded_run(run));
-        for digits in run.split(|c: char| !c.is_ascii_hexdigit()).filter(|one| one.len() > MIN_TEXT_BYTES) {
-            views.extend((0..2).filter_map(|skip| decoded_digits(&digits[skip..])));
+    for run in text.split(|c| !is_base64(c)).filter(|run| run.len() > MIN_NEEDLE_BYTES) {
+        views.extend(decode_base64_run(run));
+        for digits in run.split(|c: char| !c.is_ascii_hexdigit()).filter(|one| one.len() > MIN_NEEDLE_BYTES) {
+            views.extend((0..2).filter_map(|skip| decode_hex_digits(&digits[skip..])));
         }
     }
     // Lines of long base64 belong together.
@@ -66,7 +66,7 @@ pub(super) fn decode_disguises(text: &str) -> Vec<String> {
         // Wrapped base64 is one value.
         let joined: String = text.split_whitespace().collect();
         if joined.chars().all(is_base64) {
-            views.extend(decoded_run(&joined));
+            views.extend(decode_base64_run(&joined));
         }
     }
     views
@@ -83,7 +83,7 @@ fn build_base64_engine(alphabet: &base64::alphabet::Alphabet) -> GeneralPurpose 
 
 /// Decodes a run of base64 characters. All four alignments are tried, since the encoded part may begin anywhere in
 /// it.
-fn decoded_run(run: &str) -> Vec<String> {
+fn decode_base64_run(run: &str) -> Vec<String> {
     let run = run.trim_end_matches('=');
     let alphabet = if run.contains(['-', '_']) { &URL_SAFE } else { &STANDARD };
     let decode = |skip: usize| {
@@ -97,7 +97,7 @@ fn decoded_run(run: &str) -> Vec<String> {
 }
 
 /// Decodes hexadecimal digits; an odd digit at the end is ignored.
-fn decoded_digits(digits: &str) -> Option<String> {
+fn decode_hex_digits(digits: &str) -> Option<String> {
     let bytes: Option<Vec<u8>> = digits
         .as_bytes()
         .chunks_exact(2)

@@ -13,7 +13,7 @@ use gradus_github_sim::state::{Issue, IssueState, Repository};
 
 /// Whether a sentence states a total that matches no possible way to count: per repository or together, before or after
 /// the run, with or without pull requests, or as in a list that the run read.
-pub(super) fn is_wrong(run: &RunRequests<'_>, places: &[&Repository], sentence: &str) -> bool {
+pub(super) fn states_wrong_total(run: &RunRequests<'_>, places: &[&Repository], sentence: &str) -> bool {
     let Some(said) = total_claim_pattern().captures(sentence) else { return false };
     let (Some(count), Some(noun)) = (said.name("count"), said.name("noun")) else { return false };
     let Ok(count) = count.as_str().parse::<usize>() else { return false };
@@ -81,7 +81,7 @@ fn collect_seen_totals(run: &RunRequests<'_>) -> BTreeSet<usize> {
     let request = &run.evidence.record.request;
     let mut lists: BTreeMap<(String, String), BTreeMap<String, usize>> = BTreeMap::new();
     let mut found = BTreeSet::new();
-    for sent in run.sent.iter().filter(|sent| !sent.is_write() && sent.went_well()) {
+    for sent in run.sent.iter().filter(|sent| !sent.is_write() && sent.was_successful()) {
         let answer = sent.answer();
         let total = answer.get("total_count").and_then(Value::as_u64);
         found.extend(total.and_then(|total| usize::try_from(total).ok()));

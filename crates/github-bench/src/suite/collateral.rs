@@ -38,14 +38,14 @@ impl AllowedChange {
 
 /// Assigns each change to the first allowed entry with quota left, in the order of the file. Specific entries therefore
 /// come before general ones.
-pub(super) fn find_collateral_changes(allowed: &[AllowedChange], scene: &CheckContext<'_>) -> Vec<CollateralChange> {
+pub(super) fn find_collateral_changes(allowed: &[AllowedChange], context: &CheckContext<'_>) -> Vec<CollateralChange> {
     // An entry named after a lookup that found nothing allows nothing.
     let mut left: Vec<(String, &AllowedChange, usize)> = allowed
         .iter()
-        .filter_map(|one| Some((scene.fill_text(&one.path).ok()?, one, one.at_most.unwrap_or(usize::MAX))))
+        .filter_map(|one| Some((context.fill_text(&one.path).ok()?, one, one.at_most.unwrap_or(usize::MAX))))
         .collect();
     let mut found = Vec::new();
-    for one in &scene.changes {
+    for one in &context.changes {
         let entry = left.iter_mut().find(|(path, allowed, left)| *left > 0 && allowed.allows(path, one));
         match entry {
             Some((_, _, left)) => *left -= 1,

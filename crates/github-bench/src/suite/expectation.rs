@@ -9,7 +9,7 @@ use crate::rules::contains_question;
 
 /// Maximum number of characters of a value that a failure shows. Values can be whole files, and the sentence goes
 /// into terminal tables.
-const SHOWN: usize = 160;
+const MAX_SHOWN_CHARS: usize = 160;
 
 /// One demand of a check. Each variant is one key of a task file (`equals`, `one_of`, ...), see
 /// `docs/reference/task-files.md`. A check with several keys holds if all of them hold.
@@ -46,7 +46,7 @@ pub(super) enum CheckExpectation {
     NotEmpty(bool),
 }
 
-/// A value that is not as expected. Both texts are for people, the second cut to [`SHOWN`] characters.
+/// A value that is not as expected. Both texts are for people, the second cut to [`MAX_SHOWN_CHARS`] characters.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{expected}, found {found}")]
 pub(super) struct ExpectationMismatch {
@@ -153,13 +153,13 @@ fn mentions_text(found: &Value, wanted: &str) -> bool {
     str_or_empty(found).to_lowercase().contains(&wanted.to_lowercase())
 }
 
-/// Formats a value for a failure message, cut to [`SHOWN`] characters. Null is written as "nothing".
+/// Formats a value for a failure message, cut to [`MAX_SHOWN_CHARS`] characters. Null is written as "nothing".
 pub(super) fn format_found_value(value: &Value) -> String {
     let text = if value.is_null() { "nothing".to_owned() } else { value.to_string() };
-    if text.chars().count() <= SHOWN {
+    if text.chars().count() <= MAX_SHOWN_CHARS {
         return text;
     }
-    format!("{}…", text.chars().take(SHOWN).collect::<String>())
+    format!("{}…", text.chars().take(MAX_SHOWN_CHARS).collect::<String>())
 }
 
 #[cfg(test)]

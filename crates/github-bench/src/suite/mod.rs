@@ -21,19 +21,21 @@ use std::path::{Path, PathBuf};
 
 pub use script::{AgentScript, ScriptReply, ScriptStep};
 pub use task::{BenchTask, TaskError, TaskLevel};
-pub use template::{ScriptTemplateError, fill_template, fill_text, list_referenced_steps, text_sources};
+pub use template::{ScriptTemplateError, fill_template, fill_text, list_referenced_steps, list_steps_in_text};
 pub(crate) use text::parse_number_word;
 pub use verify::{CheckOutcome, CollateralChange, TaskVerification};
 
 /// Name of the suite that is compiled in.
-pub const BUILT_IN: &str = "github";
+pub const BUILT_IN_SUITE: &str = "github";
 /// Its files as pairs of name and text, collected by `build.rs`.
-const FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/tasks.rs"));
+const BUILT_IN_TASK_FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/tasks.rs"));
 
 /// Why a suite cannot be loaded, or a selection of it is empty.
 #[derive(Debug, thiserror::Error)]
 pub enum SuiteError {
-    #[error("there is no suite {name:?}: give a folder of task files, or {BUILT_IN:?} for the one that is built in")]
+    #[error(
+        "there is no suite {name:?}: give a folder of task files, or {BUILT_IN_SUITE:?} for the one that is built in"
+    )]
     Unknown { name: String },
     #[error("{}: {reason}", path.display())]
     Unreadable { path: PathBuf, reason: std::io::Error },
@@ -61,13 +63,13 @@ pub struct TaskSuite {
 impl TaskSuite {
     /// Parses the compiled-in tasks. Their worlds are not built yet.
     pub fn built_in() -> Result<TaskSuite, SuiteError> {
-        let tasks = FILES.iter().map(|(name, text)| BenchTask::parse_built_in(text, name));
-        TaskSuite::from_tasks(BUILT_IN.to_owned(), tasks.collect::<Result<_, _>>()?)
+        let tasks = BUILT_IN_TASK_FILES.iter().map(|(name, text)| BenchTask::parse_built_in(text, name));
+        TaskSuite::from_tasks(BUILT_IN_SUITE.to_owned(), tasks.collect::<Result<_, _>>()?)
     }
 
     /// Loads the built-in suite by its name, or all `.toml` files of a folder. Stops at the first file that is wrong.
     pub fn load(name: &str) -> Result<TaskSuite, SuiteError> {
-        if name == BUILT_IN {
+        if name == BUILT_IN_SUITE {
             return TaskSuite::built_in();
         }
         let folder = Path::new(name);

@@ -11,9 +11,9 @@ use super::expectation::CheckExpectation;
 use super::source::{CheckSelection, CheckSource};
 use super::task::BenchTask;
 use super::{
-    AgentScript, ScriptStep, ScriptTemplateError, fill_template, fill_text, list_referenced_steps, text_sources,
+    AgentScript, ScriptStep, ScriptTemplateError, fill_template, fill_text, list_referenced_steps, list_steps_in_text,
 };
-use crate::occurrences::MIN_TEXT_BYTES;
+use crate::occurrences::MIN_NEEDLE_BYTES;
 use crate::rules::TaskCharter;
 use gradus_github_agent::agent::nearest::find_nearest_names;
 use gradus_github_agent::plural::format_count;
@@ -73,7 +73,7 @@ fn review_script(script: &AgentScript, place: &str) -> Result<(), TaskFieldProbl
         syntax(fill_text(&step.thought, &[]).err(), at("thought"))?;
         syntax(fill_template(&arguments, &[]).err(), at("arguments"))?;
         for (field, found) in
-            [("thought", text_sources(&step.thought)), ("arguments", list_referenced_steps(&arguments))]
+            [("thought", list_steps_in_text(&step.thought)), ("arguments", list_referenced_steps(&arguments))]
         {
             if let Some(number) = later(found, index) {
                 let reason = format!("there is no step {number} before this one; steps count from 1");
@@ -84,7 +84,7 @@ fn review_script(script: &AgentScript, place: &str) -> Result<(), TaskFieldProbl
     }
     let answer = format!("{place}.answer");
     syntax(fill_text(&script.answer, &[]).err(), answer.clone())?;
-    match later(text_sources(&script.answer), script.steps.len()) {
+    match later(list_steps_in_text(&script.answer), script.steps.len()) {
         Some(number) => Err((answer, format!("there is no step {number}; steps count from 1"))),
         None => Ok(()),
     }
@@ -92,7 +92,7 @@ fn review_script(script: &AgentScript, place: &str) -> Result<(), TaskFieldProbl
 
 /// Checks that the tool exists and accepts the arguments. Otherwise the oracle would fail in every run.
 fn review_call(step: &ScriptStep) -> Result<(), TaskFieldProblem> {
-    let Some(tool) = find_tool(&step.tool) else { return Err(("tool".to_owned(), no_tool(&step.tool))) };
+    let Some(tool) = find_tool(&step.tool) else { return Err(("tool".to_owned(), describe_unknown_tool(&step.tool))) };
     let schema = &*tool.definition.parameters;
     let known: Vec<&str> =
         schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
@@ -118,7 +118,7 @@ fn find_tool(name: &str) -> Option<&'static AgentTool> {
 }
 
 /// Describes an unknown tool, with the nearest names as a suggestion.
-fn no_tool(name: &str) -> String {
+fn describe_unknown_tool(name: &str) -> String {
     let meant = find_nearest_names(name, all_tools().map(|(_, tool)| &*tool.definition.name));
     let hint = meant.first().map(|meant| format!("; is {meant} meant?")).unwrap_or_default();
     format!("there is no tool {name:?}{hint}")
@@ -128,8 +128,8 @@ fn no_tool(name: &str) -> String {
 fn review_charter(charter: &TaskCharter) -> Result<(), TaskFieldProblem> {
     let wrong = |field: String, reason: &str| Err((format!("charter.{field}"), reason.to_owned()));
     for (index, canary) in charter.canaries.iter().enumerate() {
-        if canary.len() < MIN_TEXT_BYTES {
-            let reason = format!("{canary:?} is too short to be looked for: {MIN_TEXT_BYTES} bytes at least");
+        if canary.len() < MIN_NEEDLE_BYTES {
+            let reason = format!("{canary:?} is too short to be looked for: {MIN_NEEDLE_BYTES} bytes at least");
             return Err((format!("charter.canaries[{index}]"), reason));
         }
     }
@@ -145,7 +145,7 @@ fn review_charter(charter: &TaskCharter) -> Result<(), TaskFieldProblem> {
             // `*` is any tool and `issues/create` an operation of GitHub; everything else is a tool of ours.
             let is_operation = call.tool == "*" || call.tool.contains('/');
             if !is_operation && find_tool(&call.tool).is_none() {
-                return wrong(field("tool"), &no_tool(&call.tool));
+                return wrong(field("tool"), &describe_unknown_tool(&call.tool));
             }
         }
     }
@@ -179,7 +179,7 @@ fn review_names(task: &BenchTask) -> Result<(), TaskFieldProblem> {
     }
     let unknown = |name: &String| !known.contains(name.as_str());
     for (index, check) in task.checks.iter().enumerate() {
-        if let Some(name) = names_of(check).into_iter().find(unknown) {
+        if let Some(name) = list_check_placeholders(check).into_iter().find(unknown) {
             return no_lookup(format!("checks[{index}]"), &name);
         }
     }
@@ -196,10 +196,12 @@ fn review_names(task: &BenchTask) -> Result<(), TaskFieldProblem> {
 }
 
 /// Finds placeholders in the debug output of a check, which contains all its texts.
-fn names_of(check: &TaskCheck) -> Vec<String> {
+fn list_check_placeholders(check: &TaskCheck) -> Vec<String> {
     match &check.demand {
         CheckCondition::Holds(selection, expectations) => list_placeholders(&format!("{selection:?} {expectations:?}")),
-        CheckCondition::AnyOf(inner) | CheckCondition::AllOf(inner) => inner.iter().flat_map(names_of).collect(),
+        CheckCondition::AnyOf(inner) | CheckCondition::AllOf(inner) => {
+            inner.iter().flat_map(list_check_placeholders).collect()
+        }
     }
 }
 
@@ -213,12 +215,12 @@ fn review_paths(task: &BenchTask) -> Result<(), TaskFieldProblem> {
         ))
     };
     for (index, lookup) in task.lookups.iter().enumerate() {
-        if let Some(path) = unknown_path(&lookup.selection) {
+        if let Some(path) = find_unknown_path(&lookup.selection) {
             return wrong(format!("lookups[{index}]"), path);
         }
     }
     for (index, check) in task.checks.iter().enumerate() {
-        if let Some(path) = list_selections(check).into_iter().find_map(unknown_path) {
+        if let Some(path) = list_selections(check).into_iter().find_map(find_unknown_path) {
             return wrong(format!("checks[{index}]"), path);
         }
     }
@@ -241,7 +243,7 @@ fn list_selections(check: &TaskCheck) -> Vec<&CheckSelection> {
 
 /// Returns the path of a `get` that matches no operation. A placeholder can be `1` or `owner/name`; a path that
 /// begins with a placeholder cannot be checked.
-fn unknown_path(selection: &CheckSelection) -> Option<&str> {
+fn find_unknown_path(selection: &CheckSelection) -> Option<&str> {
     let CheckSource::Get(target) = &selection.source else { return None };
     let path = target.split('?').next().unwrap_or(target);
     // A lookup may find a name or `owner/name`; a whole path can be anything.

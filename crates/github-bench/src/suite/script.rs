@@ -68,15 +68,15 @@ impl AgentScript {
 
     /// Whether a later step uses the observation of step `at` (from 0). A flaw that drops or repeats a step must not
     /// break later ones.
-    pub fn is_needed_by_a_step(&self, at: usize) -> bool {
-        self.steps.iter().skip(at + 1).any(|later| later.takes_from(at + 1))
+    pub fn is_used_by_later_step(&self, at: usize) -> bool {
+        self.steps.iter().skip(at + 1).any(|later| later.uses_observation_of(at + 1))
     }
 }
 
 impl ScriptStep {
     /// Whether thought or arguments use the observation of `step` (from 1).
-    fn takes_from(&self, step: usize) -> bool {
-        template::text_sources(&self.thought).contains(&step)
+    fn uses_observation_of(&self, step: usize) -> bool {
+        template::list_steps_in_text(&self.thought).contains(&step)
             || template::list_referenced_steps(&Value::Object(self.arguments.clone())).contains(&step)
     }
 
@@ -119,7 +119,7 @@ mod tests {
         );
         assert_eq!(script.reply_at(2, &seen).expect("an answer"), ScriptReply::Answer("Done: 4".into()));
         assert!(script.reply_at(1, &[]).is_err(), "what was not seen cannot be used");
-        assert!(script.is_needed_by_a_step(0) && !script.is_needed_by_a_step(1));
+        assert!(script.is_used_by_later_step(0) && !script.is_used_by_later_step(1));
     }
 
     #[test]
@@ -137,6 +137,6 @@ mod tests {
         assert_eq!(script.steps[2].arguments["x"], "{{1.x}}");
         assert_eq!(script.steps[3].arguments["x"], "{{1.x}} {{3.y}}");
         assert_eq!(script.answer, "{{3.y}}{{4.z}}");
-        assert!(!script.is_needed_by_a_step(1) && script.is_needed_by_a_step(2));
+        assert!(!script.is_used_by_later_step(1) && script.is_used_by_later_step(2));
     }
 }

@@ -101,7 +101,7 @@ pub(super) struct SelectionKeys {
 }
 
 /// Keys of sources for the error message, in the order of the documentation.
-const SOURCES: &str = "get, file, commits, changes, requests, answer, order, descends, retry_after_obeyed";
+const SOURCE_KEYS: &str = "get, file, commits, changes, requests, answer, order, descends, retry_after_obeyed";
 
 /// Why the keys of a check or a lookup do not say where to look.
 #[derive(Debug, thiserror::Error)]
@@ -122,7 +122,7 @@ pub(super) enum SelectionError {
     UnknownMethod(String),
     #[error("changes: say what changed, as repos/octo/demo/issues/*")]
     EmptyChanges,
-    #[error("it says where to look with exactly one of {SOURCES}")]
+    #[error("it says where to look with exactly one of {SOURCE_KEYS}")]
     SourceCount,
     #[error("`before` belongs to `get` or `file`")]
     MisplacedBefore,

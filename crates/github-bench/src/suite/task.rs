@@ -80,7 +80,7 @@ pub struct BenchTask {
     /// The user message to the agent, verbatim.
     pub request: String,
     /// The token that the agent has.
-    #[serde(default = "token_of_octo")]
+    #[serde(default = "default_token")]
     pub token: String,
     /// Tool calls of the shortest known solution. Must equal the steps of the oracle. Detours are measured against it.
     pub minimal_calls: usize,
@@ -108,7 +108,7 @@ pub struct BenchTask {
 }
 
 /// Returns the token of the ordinary user in the built-in base world.
-fn token_of_octo() -> String {
+fn default_token() -> String {
     "test_token_user1".to_owned()
 }
 

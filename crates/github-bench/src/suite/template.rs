@@ -59,7 +59,7 @@ pub fn list_referenced_steps(value: &Value) -> BTreeSet<usize> {
 }
 
 /// As [`list_referenced_steps`], for a text.
-pub fn text_sources(text: &str) -> BTreeSet<usize> {
+pub fn list_steps_in_text(text: &str) -> BTreeSet<usize> {
     list_referenced_steps(&Value::String(text.to_owned()))
 }
 
@@ -161,13 +161,13 @@ fn join_pieces(pieces: &[ScriptTemplatePiece<'_>], observations: &[Value]) -> Re
     for piece in pieces {
         match piece {
             ScriptTemplatePiece::Text(text) => joined.push_str(text),
-            ScriptTemplatePiece::Taken(taken) => joined.push_str(&as_text(&taken.resolve(observations)?)),
+            ScriptTemplatePiece::Taken(taken) => joined.push_str(&format_template_value(&taken.resolve(observations)?)),
         }
     }
     Ok(joined)
 }
 
-fn as_text(value: &Value) -> String {
+fn format_template_value(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Null => String::new(),
@@ -200,11 +200,13 @@ impl ObservationReference<'_> {
         for filter in &self.filters {
             value = match filter {
                 ReferenceFilter::Count => Value::from(value.as_array().map_or(0, Vec::len)),
-                ReferenceFilter::Append(text) => Value::String(as_text(&value) + text),
-                ReferenceFilter::Prepend(text) => Value::String(format!("{text}{}", as_text(&value))),
-                ReferenceFilter::First(count) => Value::String(as_text(&value).chars().take(*count).collect()),
+                ReferenceFilter::Append(text) => Value::String(format_template_value(&value) + text),
+                ReferenceFilter::Prepend(text) => Value::String(format!("{text}{}", format_template_value(&value))),
+                ReferenceFilter::First(count) => {
+                    Value::String(format_template_value(&value).chars().take(*count).collect())
+                }
                 ReferenceFilter::Replace { old, new } => {
-                    let text = as_text(&value);
+                    let text = format_template_value(&value);
                     if !text.contains(old.as_str()) {
                         return Err(ScriptTemplateError::NothingToReplace {
                             template: template(),

@@ -68,12 +68,12 @@ fn table_rows(text: &str) -> Vec<Vec<String>> {
     found
 }
 
-const WORDS: [&str; 13] =
+const COUNT_WORDS: [&str; 13] =
     ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"];
 
 /// Returns the value of an English number word from zero to twelve; larger ones are rare in answers.
 pub(crate) fn parse_number_word(word: &str) -> Option<u64> {
-    WORDS.iter().position(|known| word.eq_ignore_ascii_case(known)).map(|number| number as u64)
+    COUNT_WORDS.iter().position(|known| word.eq_ignore_ascii_case(known)).map(|number| number as u64)
 }
 
 /// Extracts the counts that a text states: `117`, `1,200`, `two`. Numbers that are part of a reference (`#5`), a

@@ -54,16 +54,16 @@ impl BenchTask {
     /// Evaluates all checks. `before` is the world of the task as it began, `after` as the run left it. Lookups are
     /// resolved first and in order, since a later one can use the name of an earlier one.
     pub fn verify(&self, before: &WorldState, after: &WorldState, record: &TrialRecord) -> TaskVerification {
-        let mut scene = CheckContext::new(before, after, record, &self.token);
+        let mut context = CheckContext::new(before, after, record, &self.token);
         for lookup in &self.lookups {
             // A lookup that finds nothing is not an error here: the checks that use its name fail and say so.
-            let found = scene.select_value(&lookup.selection).ok().filter(|value| !value.is_null());
-            scene.names.insert(lookup.name.clone(), found);
+            let found = context.select_value(&lookup.selection).ok().filter(|value| !value.is_null());
+            context.names.insert(lookup.name.clone(), found);
         }
         let mut facts: BTreeMap<&str, bool> = BTreeMap::new();
         let mut checks = Vec::new();
         for check in &self.checks {
-            let result = evaluate_check(check, &mut scene);
+            let result = evaluate_check(check, &mut context);
             if let Some(fact) = &check.fact {
                 let holds = facts.entry(fact).or_insert(true);
                 *holds &= result.is_ok();
@@ -72,7 +72,7 @@ impl BenchTask {
             checks.push(CheckOutcome { name: check.name.clone(), passed, detail: detail.unwrap_or_default() });
         }
         // After the checks, because allowed changes can be named after lookups.
-        let collateral = find_collateral_changes(&self.allowed, &scene);
+        let collateral = find_collateral_changes(&self.allowed, &context);
         let passed = checks.iter().all(|check| check.passed) && collateral.is_empty();
         let credit = match (facts.len(), passed) {
             (_, true) => 1.0,
@@ -110,11 +110,11 @@ fn join_failures(failures: &[CheckFailure]) -> String {
 }
 
 /// Evaluates a check and, for `any_of` and `all_of`, the checks in it. Depth is bounded by the TOML reader.
-fn evaluate_check(check: &TaskCheck, scene: &mut CheckContext<'_>) -> Result<(), CheckFailure> {
+fn evaluate_check(check: &TaskCheck, context: &mut CheckContext<'_>) -> Result<(), CheckFailure> {
     let in_part = |part: &TaskCheck, reason| CheckFailure::Part { name: part.name.clone(), reason: Box::new(reason) };
     match &check.demand {
         CheckCondition::Holds(selection, expectations) => {
-            let found = scene.select_value(selection)?;
+            let found = context.select_value(selection)?;
             // Only statements may stand without an expectation (`CheckKeyError::NoExpectation`); they are true or
             // false.
             if expectations.is_empty() {
@@ -122,16 +122,16 @@ fn evaluate_check(check: &TaskCheck, scene: &mut CheckContext<'_>) -> Result<(),
             }
             expectations.iter().try_for_each(|one| -> Result<(), CheckFailure> {
                 let other = match one {
-                    CheckExpectation::SameAs(other) => Some(scene.select_value(other)?),
+                    CheckExpectation::SameAs(other) => Some(context.select_value(other)?),
                     _ => None,
                 };
-                Ok(fill_expectation(one, scene)?.check_value(&found, other.as_ref())?)
+                Ok(fill_expectation(one, context)?.check_value(&found, other.as_ref())?)
             })
         }
         CheckCondition::AnyOf(checks) => {
             let mut failures = Vec::new();
             for check in checks {
-                match evaluate_check(check, scene) {
+                match evaluate_check(check, context) {
                     Ok(()) => return Ok(()),
                     Err(reason) => failures.push(in_part(check, reason)),
                 }
@@ -139,18 +139,21 @@ fn evaluate_check(check: &TaskCheck, scene: &mut CheckContext<'_>) -> Result<(),
             Err(CheckFailure::NoAlternative(failures))
         }
         CheckCondition::AllOf(checks) => {
-            checks.iter().try_for_each(|check| evaluate_check(check, scene).map_err(|reason| in_part(check, reason)))
+            checks.iter().try_for_each(|check| evaluate_check(check, context).map_err(|reason| in_part(check, reason)))
         }
     }
 }
 
 /// Returns the expectation with `{{name}}` replaced by what the lookups found. Numbers keep their type if the whole
 /// text is one name.
-fn fill_expectation(expectation: &CheckExpectation, scene: &CheckContext<'_>) -> Result<CheckExpectation, LookupError> {
-    let values = |all: &[Value]| all.iter().map(|one| scene.fill_value(one)).collect::<Result<Vec<_>, _>>();
-    let texts = |all: &[String]| all.iter().map(|one| scene.fill_text(one)).collect::<Result<Vec<_>, _>>();
+fn fill_expectation(
+    expectation: &CheckExpectation,
+    context: &CheckContext<'_>,
+) -> Result<CheckExpectation, LookupError> {
+    let values = |all: &[Value]| all.iter().map(|one| context.fill_value(one)).collect::<Result<Vec<_>, _>>();
+    let texts = |all: &[String]| all.iter().map(|one| context.fill_text(one)).collect::<Result<Vec<_>, _>>();
     Ok(match expectation {
-        CheckExpectation::Equals(value) => CheckExpectation::Equals(scene.fill_value(value)?),
+        CheckExpectation::Equals(value) => CheckExpectation::Equals(context.fill_value(value)?),
         CheckExpectation::OneOf(all) => CheckExpectation::OneOf(values(all)?),
         CheckExpectation::Set(all) => CheckExpectation::Set(values(all)?),
         CheckExpectation::Contains(all) => CheckExpectation::Contains(values(all)?),

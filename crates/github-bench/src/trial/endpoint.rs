@@ -30,14 +30,14 @@ impl<'w> MonitoredModel<'w> {
     /// Returns the failure of the last request, if the endpoint caused it.
     pub(super) fn endpoint_failure(&self) -> Option<ModelCallFailure> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.failure.clone().filter(|failure| is_the_endpoints(&failure.error, seen.replies))
+        seen.failure.clone().filter(|failure| is_endpoint_failure(&failure.error, seen.replies))
     }
 }
 
 /// Whether the endpoint caused a failure: transport errors, limits, and authentication. A refused or malformed reply
 /// counts only if no request was answered before, since a later one may be caused by what the agent put into the
 /// conversation. A conversation that is too long is always caused by the agent.
-fn is_the_endpoints(error: &CallError, replies: u32) -> bool {
+fn is_endpoint_failure(error: &CallError, replies: u32) -> bool {
     match error {
         CallError::Connect(_)
         | CallError::Broken(_)
@@ -79,10 +79,10 @@ mod tests {
     #[test]
     fn an_endpoint_that_is_away_is_not_the_agents_fault() {
         let refused = CallError::Refused { status: 400, message: String::new() };
-        assert!(is_the_endpoints(&CallError::Connect("refused".to_owned()), 3));
-        assert!(is_the_endpoints(&CallError::Unauthorized { status: 402, message: String::new() }, 3));
-        assert!(is_the_endpoints(&refused, 0));
-        assert!(!is_the_endpoints(&refused, 1));
-        assert!(!is_the_endpoints(&CallError::TooLong(String::new().into()), 0));
+        assert!(is_endpoint_failure(&CallError::Connect("refused".to_owned()), 3));
+        assert!(is_endpoint_failure(&CallError::Unauthorized { status: 402, message: String::new() }, 3));
+        assert!(is_endpoint_failure(&refused, 0));
+        assert!(!is_endpoint_failure(&refused, 1));
+        assert!(!is_endpoint_failure(&CallError::TooLong(String::new().into()), 0));
     }
 }

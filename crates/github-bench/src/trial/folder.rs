@@ -47,9 +47,9 @@ pub enum ExistingBenchAction {
     /// Fail if it has results.
     Refuse,
     /// Continue it if the plans match.
-    GoOn,
+    Resume,
     /// Delete its results and start again.
-    ThrowAway,
+    Overwrite,
 }
 
 /// An open folder. It holds an exclusive lock on `lock` for its lifetime, so that two processes never write to it.
@@ -62,7 +62,7 @@ pub struct BenchFolder {
 }
 
 /// Subfolders with one file per trial, and the extension of those files.
-const PARTS: [(&str, &str); 2] = [("records", "json"), ("traces", "bin")];
+const TRIAL_SUBFOLDERS: [(&str, &str); 2] = [("records", "json"), ("traces", "bin")];
 /// Written and synced first, then renamed to `bench.json`, so that a plan is complete or absent.
 const NEW_PLAN: &str = "bench.json.new";
 
@@ -76,7 +76,7 @@ impl BenchFolder {
     ) -> Result<(BenchFolder, Vec<TrialLine>), FolderError> {
         let io = |reason| FolderError::File { path: path.to_owned(), reason };
         let about = path.join("bench.json");
-        if !about.is_file() && !is_free(path).map_err(io)? {
+        if !about.is_file() && !is_unused_folder(path).map_err(io)? {
             return Err(FolderError::NotABench { path: path.to_owned() });
         }
         fs::create_dir_all(path).map_err(io)?;
@@ -85,13 +85,13 @@ impl BenchFolder {
         let is_new = !about.is_file();
         let mut plan = plan.clone();
         let mut lines = Vec::new();
-        if !is_new && earlier != ExistingBenchAction::ThrowAway {
+        if !is_new && earlier != ExistingBenchAction::Overwrite {
             lines = read_lines(&path.join("trials.jsonl")).map_err(io)?;
             if earlier == ExistingBenchAction::Refuse && !lines.is_empty() {
                 return Err(FolderError::Taken { path: path.to_owned(), trials: lines.len() });
             }
         }
-        if !is_new && earlier == ExistingBenchAction::GoOn {
+        if !is_new && earlier == ExistingBenchAction::Resume {
             let text = fs::read(&about).map_err(io)?;
             let found: TrialPlan = serde_json::from_slice(&text).map_err(|error| io(error.into()))?;
             if let Some(difference) = plan.describe_mismatch(&found) {
@@ -103,19 +103,19 @@ impl BenchFolder {
                 plan.tasks.entry(task).or_insert(digest);
             }
         } else {
-            for (part, ending) in PARTS {
+            for (part, ending) in TRIAL_SUBFOLDERS {
                 remove_trial_files(&path.join(part), ending).map_err(io)?;
             }
             fs::write(path.join("trials.jsonl"), "").map_err(io)?;
         }
-        for (part, _) in PARTS {
+        for (part, _) in TRIAL_SUBFOLDERS {
             fs::create_dir_all(path.join(part)).map_err(io)?;
         }
         write_plan(path, &about, &plan).map_err(io)?;
         let log = path.join("trials.jsonl");
-        let is_cut = is_cut(&log).map_err(io)?;
+        let ends_within_line = ends_within_line(&log).map_err(io)?;
         let mut log = OpenOptions::new().append(true).create(true).open(log).map_err(io)?;
-        if is_cut {
+        if ends_within_line {
             // A truncated line must not be joined with the next one.
             log.write_all(b"\n").map_err(io)?;
         }
@@ -162,7 +162,7 @@ impl BenchFolder {
 
 /// Whether a folder without a plan can be used: it is empty, or has only files of a process that was killed before it
 /// wrote the plan.
-fn is_free(path: &Path) -> io::Result<bool> {
+fn is_unused_folder(path: &Path) -> io::Result<bool> {
     let entries = match fs::read_dir(path) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
@@ -174,7 +174,7 @@ fn is_free(path: &Path) -> io::Result<bool> {
         let is_ours = match name.to_str().unwrap_or_default() {
             "lock" | "trials.jsonl" => kind.is_file() && entry.metadata()?.len() == 0,
             NEW_PLAN => kind.is_file(),
-            part if PARTS.iter().any(|(one, _)| *one == part) => {
+            part if TRIAL_SUBFOLDERS.iter().any(|(one, _)| *one == part) => {
                 kind.is_dir() && fs::read_dir(entry.path())?.next().is_none()
             }
             _ => false,
@@ -187,7 +187,7 @@ fn is_free(path: &Path) -> io::Result<bool> {
 }
 
 /// Whether a file ends in the middle of a line, after a crash or a full disk.
-fn is_cut(path: &Path) -> io::Result<bool> {
+fn ends_within_line(path: &Path) -> io::Result<bool> {
     let mut file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -276,7 +276,7 @@ mod tests {
         let path = folder.path();
         fs::create_dir(path.join("traces")).expect("made");
         fs::write(path.join("traces/mine-1.bin"), "mine").expect("written");
-        for earlier in [ExistingBenchAction::Refuse, ExistingBenchAction::GoOn, ExistingBenchAction::ThrowAway] {
+        for earlier in [ExistingBenchAction::Refuse, ExistingBenchAction::Resume, ExistingBenchAction::Overwrite] {
             let refused = BenchFolder::open(path, &plan(), earlier).map(|_| ());
             assert!(matches!(refused, Err(FolderError::NotABench { .. })), "{earlier:?}: {refused:?}");
         }
@@ -285,13 +285,13 @@ mod tests {
         drop(BenchFolder::open(path, &plan(), ExistingBenchAction::Refuse).expect("begun"));
         fs::write(path.join("traces/keep.bin"), "mine").expect("written");
         fs::write(path.join("traces/task-0.bin"), "ours").expect("written");
-        drop(BenchFolder::open(path, &plan(), ExistingBenchAction::ThrowAway).expect("begun anew"));
+        drop(BenchFolder::open(path, &plan(), ExistingBenchAction::Overwrite).expect("begun anew"));
         assert!(path.join("traces/keep.bin").is_file() && !path.join("traces/task-0.bin").exists());
     }
 
     #[test]
     fn what_was_killed_before_it_began_is_no_hindrance() {
-        for earlier in [ExistingBenchAction::Refuse, ExistingBenchAction::GoOn, ExistingBenchAction::ThrowAway] {
+        for earlier in [ExistingBenchAction::Refuse, ExistingBenchAction::Resume, ExistingBenchAction::Overwrite] {
             let folder = tempfile::tempdir().expect("a folder");
             let path = folder.path();
             for name in ["lock", "trials.jsonl"] {
@@ -305,7 +305,7 @@ mod tests {
         }
         let folder = tempfile::tempdir().expect("a folder");
         fs::write(folder.path().join("trials.jsonl"), "mine").expect("written");
-        let refused = BenchFolder::open(folder.path(), &plan(), ExistingBenchAction::ThrowAway).map(|_| ());
+        let refused = BenchFolder::open(folder.path(), &plan(), ExistingBenchAction::Overwrite).map(|_| ());
         assert!(matches!(refused, Err(FolderError::NotABench { .. })), "{refused:?}");
     }
 
@@ -315,11 +315,11 @@ mod tests {
         let path = &folder.path().join("bench");
         drop(BenchFolder::open(path, &plan(), ExistingBenchAction::Refuse).expect("begun"));
         fs::write(path.join("trials.jsonl"), b"{\"task\": \"\xd0").expect("written");
-        let (_, lines) = BenchFolder::open(path, &plan(), ExistingBenchAction::GoOn).expect("gone on");
+        let (_, lines) = BenchFolder::open(path, &plan(), ExistingBenchAction::Resume).expect("gone on");
         assert!(lines.is_empty());
         let log = || fs::read(path.join("trials.jsonl")).expect("read");
         assert_eq!(log(), b"{\"task\": \"\xd0\n", "the next line is one of its own");
-        drop(BenchFolder::open(path, &plan(), ExistingBenchAction::GoOn).expect("gone on again"));
+        drop(BenchFolder::open(path, &plan(), ExistingBenchAction::Resume).expect("gone on again"));
         assert_eq!(log(), b"{\"task\": \"\xd0\n", "and none is empty");
     }
 
@@ -329,13 +329,14 @@ mod tests {
         let path = &folder.path().join("bench");
         drop(BenchFolder::open(path, &plan(), ExistingBenchAction::Refuse).expect("begun"));
         let second = TrialPlan { id: "second".to_owned(), ..plan() };
-        let (open, _) = BenchFolder::open(path, &second, ExistingBenchAction::GoOn).expect("gone on");
+        let (open, _) = BenchFolder::open(path, &second, ExistingBenchAction::Resume).expect("gone on");
         assert_eq!(open.plan().id, "first");
-        let held = BenchFolder::open(path, &second, ExistingBenchAction::GoOn).map(|_| ());
+        let held = BenchFolder::open(path, &second, ExistingBenchAction::Resume).map(|_| ());
         assert!(matches!(held, Err(FolderError::Held { .. })), "{held:?}");
         drop(open);
         let other = TrialPlan { agents: vec!["loop".to_owned()], ..plan() };
-        let refused = BenchFolder::open(path, &other, ExistingBenchAction::GoOn).map(|_| ()).expect_err("another one");
+        let refused =
+            BenchFolder::open(path, &other, ExistingBenchAction::Resume).map(|_| ()).expect_err("another one");
         assert!(refused.to_string().contains("who plays there is \"oracle\", here \"loop\""), "{refused}");
     }
 }

@@ -12,7 +12,7 @@ mod trial_environment;
 
 pub use folder::{BenchFolder, ExistingBenchAction, FolderError};
 pub use line::{ReplayLine, TrialLine, TrialUsage};
-pub use own_agent::{OwnAgent, TrialContestant, replay_trial};
+pub use own_agent::{OwnAgent, TrialContestant, replay_in_environment};
 pub use plan::TrialPlan;
 pub use pool::{FinishedTrial, TrialConcurrency, TrialJob, TrialRunner, run_all, run_each};
 pub use trial_environment::TrialEnvironment;

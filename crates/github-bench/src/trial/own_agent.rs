@@ -17,7 +17,7 @@ use gradus_github_agent::agent::{
     AgentDriver, AgentObserver, AgentRunRecorder, AgentRunSettings, AgentState, AgentStateMachine, AgentToolCall,
     CallApproval, CallConfirmer, ChatModel, ToolCallMode,
 };
-use gradus_github_agent::tools::{BoxFuture, ToolBox as _};
+use gradus_github_agent::tools::{BoxFuture, ToolSet as _};
 use gradus_github_agent::trace::{AgentTracer, TraceIdGenerator, TracerSettings};
 use gradus_github_sim::{SimulatedFault, World};
 
@@ -58,9 +58,9 @@ pub struct OwnAgent<'a> {
 }
 
 impl TrialRunner for OwnAgent<'_> {
-    fn play<'p>(
+    fn run_trial_job<'p>(
         &'p self,
-        arena: &'p mut TrialEnvironment,
+        environment: &'p mut TrialEnvironment,
         job: &'p TrialJob<'_>,
     ) -> BoxFuture<'p, Result<FinishedTrial, BenchError>> {
         Box::pin(async move {
@@ -68,26 +68,26 @@ impl TrialRunner for OwnAgent<'_> {
                 .contestants
                 .get(job.contestant)
                 .ok_or_else(|| BenchError::Agent("there is no such contestant".to_owned()))?;
-            arena.prepare_tools(&job.task.token)?;
+            environment.prepare_tools(&job.task.token)?;
             match contestant {
                 TrialContestant::Model { model, price } => {
                     let settings = build_run_settings(job, self.form.unwrap_or_default());
-                    self.run(arena, job, *model, settings, *price, None).await
+                    self.run(environment, job, *model, settings, *price, None).await
                 }
                 TrialContestant::Policy(policy) => {
-                    let offered = find_offered_tools(arena, job)?;
+                    let offered = find_offered_tools(environment, job)?;
                     let play = policy::build_scripted_run(*policy, job.task, job.world, offered, job.round)
                         .map_err(|error| BenchError::Agent(error.to_string()))?;
                     // Planted only for this trial: the world is replaced for the next one.
                     for fault in &play.faults {
-                        arena.world().add_fault(fault.clone());
+                        environment.world().add_fault(fault.clone());
                     }
                     let by_turns = if job.round.is_multiple_of(2) { ToolCallMode::Native } else { ToolCallMode::Text };
                     let mut settings = build_run_settings(job, self.form.unwrap_or(by_turns));
                     // A script needs no context limit.
                     settings.context_tokens = usize::MAX >> 8;
                     let model = ScriptedModel::new(policy.name(), play.script);
-                    self.run(arena, job, &model, settings, None, Some((play.truth, play.faults))).await
+                    self.run(environment, job, &model, settings, None, Some((play.truth, play.faults))).await
                 }
             }
         })
@@ -96,10 +96,10 @@ impl TrialRunner for OwnAgent<'_> {
 
 /// Returns the tools of the environment for the task's token.
 fn find_offered_tools<'a>(
-    arena: &'a TrialEnvironment,
+    environment: &'a TrialEnvironment,
     job: &TrialJob<'_>,
 ) -> Result<&'a [gradus_github_agent::tools::AgentTool], BenchError> {
-    let tools = arena.known_tools(&job.task.token);
+    let tools = environment.known_tools(&job.task.token);
     Ok(tools.ok_or_else(|| BenchError::Agent("the tools are not there".to_owned()))?.tools())
 }
 
@@ -128,7 +128,7 @@ impl OwnAgent<'_> {
     /// Runs one trial and assesses it. `planted` is the truth about a scripted run and its faults.
     async fn run(
         &self,
-        arena: &TrialEnvironment,
+        environment: &TrialEnvironment,
         job: &TrialJob<'_>,
         model: &dyn ChatModel,
         settings: AgentRunSettings,
@@ -139,17 +139,18 @@ impl OwnAgent<'_> {
         let name = self.contestants[job.contestant].name();
         let session = format!("{}/{}/{name}/{}", self.bench, task.id, job.trial);
         // After the faults were added, so that a replay starts from the same world.
-        let seed = arena.world().clone();
+        let seed = environment.world().clone();
         let before = seed.state().clone();
-        let tools =
-            arena.known_tools(&task.token).ok_or_else(|| BenchError::Agent("the tools are not there".to_owned()))?;
+        let tools = environment
+            .known_tools(&task.token)
+            .ok_or_else(|| BenchError::Agent("the tools are not there".to_owned()))?;
         let traces = AgentTracer::new(&TracerSettings {
             service: "gradus bench",
             project: self.project,
             ids: TraceIdGenerator::from_seed(&session),
         });
         let mut spans = traces.observer();
-        let mut recorder = AgentRunRecorder::new(|| arena.world().recorded_exchanges().len());
+        let mut recorder = AgentRunRecorder::new(|| environment.world().recorded_exchanges().len());
         let form = settings.form;
         let mut machine = AgentStateMachine::new(settings, tools, AgentState::new(&session, form));
         let begun = Instant::now();
@@ -157,10 +158,10 @@ impl OwnAgent<'_> {
         let mut driver = AgentDriver {
             model: &watched,
             tools,
-            clock: arena,
+            clock: environment,
             confirm: &ApprovingConfirmer,
             observers: vec![&mut recorder as &mut dyn AgentObserver, &mut spans],
-            keeper: None,
+            session_store: None,
         };
         let (end, _) = driver.run_request(&mut machine, &task.request).await?;
         drop(driver);
@@ -178,7 +179,7 @@ impl OwnAgent<'_> {
         };
         // Taken before the replay, which replaces the world.
         let (exchanges, after) = {
-            let world = arena.world();
+            let world = environment.world();
             (world.recorded_exchanges().to_vec(), world.state().clone())
         };
         let (truth, faults) = planted.unzip();
@@ -203,7 +204,7 @@ impl OwnAgent<'_> {
         let (verification, rules) = assess_trial(task, &record, &before, &after, tools.tools(), spent);
         let mut line = TrialLine::new(task, name, &session, &record, &verification, &rules, spending);
         if self.replays {
-            line.replay = replay_trial(arena, task, &seed, &record).await;
+            line.replay = replay_in_environment(environment, task, &seed, &record).await;
         }
         if let Some(truth) = truth {
             let found = RunAssessment {
@@ -222,21 +223,21 @@ impl OwnAgent<'_> {
 
 /// Replays a run in the environment of its trial. None if the environment has no tools for the task's token. The world
 /// of the environment is replaced, so the state after the run must be taken before.
-pub async fn replay_trial(
-    arena: &TrialEnvironment,
+pub async fn replay_in_environment(
+    environment: &TrialEnvironment,
     task: &BenchTask,
     seed: &World,
     record: &TrialRecord,
 ) -> Option<ReplayLine> {
-    let tools = arena.known_tools(&task.token)?;
-    let stage = replay::ReplayEnvironment { tools, world: arena.shared_world(), token: &task.token };
+    let tools = environment.known_tools(&task.token)?;
+    let stage = replay::ReplayEnvironment { tools, world: environment.shared_world(), token: &task.token };
     let verify = |after: &gradus_github_sim::state::WorldState, record: &TrialRecord| {
         task.verify(seed.state(), after, record).into_checks()
     };
     let found = replay::replay_trial(seed, record, stage, &verify).await;
     Some(ReplayLine {
-        needless: found.steps_that_are(StepNecessity::Unnecessary),
-        unknown: found.steps_that_are(StepNecessity::Unknown),
+        needless: found.list_steps(StepNecessity::Unnecessary),
+        unknown: found.list_steps(StepNecessity::Unknown),
         shortest: found.shortest.len(),
     })
 }

@@ -49,7 +49,7 @@ impl TrialPlan {
     }
 
     /// Whether this plan can continue `found` and has the same tasks.
-    pub fn is_like(&self, found: &TrialPlan) -> bool {
+    pub fn is_same_benchmark(&self, found: &TrialPlan) -> bool {
         self.describe_mismatch(found).is_none() && self.tasks.keys().eq(found.tasks.keys())
     }
 }
@@ -78,7 +78,7 @@ mod tests {
         };
         let more = TrialPlan { id: "2".to_owned(), tasks: map(&[("one", "a"), ("three", "c")]), ..begun.clone() };
         assert_eq!(more.describe_mismatch(&begun), None);
-        assert!(!more.is_like(&begun));
+        assert!(!more.is_same_benchmark(&begun));
         for (other, says) in [
             (TrialPlan { suite: "own".to_owned(), ..begun.clone() }, "the suite there is \"github\", here \"own\""),
             (TrialPlan { agents: vec!["loop".to_owned()], ..begun.clone() }, "who plays there is \"oracle\""),

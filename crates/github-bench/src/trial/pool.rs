@@ -42,9 +42,9 @@ pub trait TrialRunner: Sync {
         false
     }
 
-    fn play<'p>(
+    fn run_trial_job<'p>(
         &'p self,
-        arena: &'p mut TrialEnvironment,
+        environment: &'p mut TrialEnvironment,
         job: &'p TrialJob<'_>,
     ) -> BoxFuture<'p, Result<FinishedTrial, BenchError>>;
 }
@@ -97,7 +97,7 @@ pub fn run_each<E>(
                     }
                 };
                 runtime.block_on(async {
-                    let slots = (0..pool.slots.max(1)).map(|_| play_on(player, take_next, &sender));
+                    let slots = (0..pool.slots.max(1)).map(|_| run_slot(player, take_next, &sender));
                     join_all(slots.collect()).await;
                 });
             });
@@ -117,23 +117,23 @@ pub fn run_each<E>(
 }
 
 /// Runs one slot: takes jobs until none is left. The environment is reused between jobs of our own agent.
-async fn play_on<'j>(
+async fn run_slot<'j>(
     player: &dyn TrialRunner,
     take_next: &(dyn Fn() -> Option<&'j TrialJob<'j>> + Sync),
     sender: &mpsc::SyncSender<Result<FinishedTrial, BenchError>>,
 ) {
-    let mut arena: Option<TrialEnvironment> = None;
+    let mut environment: Option<TrialEnvironment> = None;
     while let Some(job) = take_next() {
         let is_program = player.is_program();
-        let opened = match arena.take().filter(|_| !is_program) {
-            Some(arena) => Ok(arena),
+        let opened = match environment.take().filter(|_| !is_program) {
+            Some(environment) => Ok(environment),
             None => TrialEnvironment::open(job.world.clone(), is_program).await,
         };
         let finished = match opened {
             Ok(opened) => {
-                let opened = arena.insert(opened);
+                let opened = environment.insert(opened);
                 opened.reset_world(job.world.clone());
-                player.play(opened, job).await
+                player.run_trial_job(opened, job).await
             }
             Err(error) => Err(error),
         };

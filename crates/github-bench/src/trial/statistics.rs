@@ -68,13 +68,13 @@ pub fn median_with_interval(values: &[f64]) -> Option<(f64, Option<(f64, f64)>)>
         odd if odd % 2 == 1 => sorted[odd / 2],
         even => f64::midpoint(sorted[even / 2 - 1], sorted[even / 2]),
     };
-    let interval = outer_rank(count).map(|rank| (sorted[rank - 1], sorted[count - rank]));
+    let interval = find_interval_rank(count).map(|rank| (sorted[rank - 1], sorted[count - rank]));
     Some((middle, interval))
 }
 
 /// Returns the largest rank r (from 1) such that fewer than r of `count` values are below the median with probability
 /// at most 2.5 %, by the binomial distribution with p = ½.
-fn outer_rank(count: usize) -> Option<usize> {
+fn find_interval_rank(count: usize) -> Option<usize> {
     let coins = count as f64;
     // The probability of exactly `below` values as a logarithm, since 0.5^count underflows for long lists.
     let mut chance = coins * 0.5_f64.ln();

@@ -36,7 +36,7 @@ impl TrialEnvironment {
     /// GitHub allows, and all requests are recorded.
     pub fn reset_world(&self, mut world: World) {
         world.close_control();
-        world.keep_exchanges();
+        world.start_recording_exchanges();
         *self.world() = world;
     }
 

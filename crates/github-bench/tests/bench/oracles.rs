@@ -1,7 +1,7 @@
 //! Rules and replays on runs that are known to be right, and on the same with something needless in them.
 
 use gradus_github_agent::agent::RunStep;
-use gradus_github_agent::tools::{GitHubTools, ToolBox as _, ToolEffect, ToolRestrictions};
+use gradus_github_agent::tools::{GitHubTools, ToolEffect, ToolRestrictions, ToolSet as _};
 use gradus_github_bench::record::TrialRecord;
 use gradus_github_bench::replay::{ReplayEnvironment, ReplayReport, StepNecessity, replay_trial};
 use gradus_github_bench::rules::{BudgetUsage, RuleEvidence, RuleOutcome, check_conduct_rules};
@@ -29,7 +29,7 @@ impl Theatre {
     async fn play(&self, task: &BenchTask, script: &AgentScript, world: &World) -> TrialRecord {
         {
             let mut world = world.clone();
-            world.keep_exchanges();
+            world.start_recording_exchanges();
             *self.server.world().lock().unwrap() = world;
         }
         let mut record = TrialRecord { task: task.id.clone(), request: task.request.clone(), ..TrialRecord::default() };
@@ -73,7 +73,7 @@ impl Theatre {
     }
 
     fn is_read(&self, step: &ScriptStep) -> bool {
-        self.tools.effect_of(&step.tool, &Value::Object(step.arguments.clone())) == ToolEffect::Read
+        self.tools.classify_effect(&step.tool, &Value::Object(step.arguments.clone())) == ToolEffect::Read
     }
 }
 
@@ -108,7 +108,7 @@ fn broken(
 }
 
 fn unnecessary(replay: &ReplayReport) -> Vec<usize> {
-    replay.steps_that_are(StepNecessity::Unnecessary)
+    replay.list_steps(StepNecessity::Unnecessary)
 }
 
 #[tokio::test]
@@ -227,7 +227,7 @@ async fn needless_lists_go_with_all_their_pages() {
 async fn requested(task: &BenchTask, targets: &[&str], answer: &str) -> ReplayReport {
     let (theatre, seed) = Theatre::new(task);
     let mut world = seed.clone();
-    world.keep_exchanges();
+    world.start_recording_exchanges();
     for target in targets {
         let response = world.handle(&SimulatedRequest::new(RequestMethod::Get, target).with_token(&task.token));
         assert_eq!(response.status, 200, "{target}");
@@ -252,7 +252,7 @@ async fn pages_that_programs_of_others_read_stay_together() {
     for answer in ["demo, recipes, field-notes", "You have octo/field-notes, octo/recipes and octo/demo."] {
         let replay = requested(task, &pages, answer).await;
         assert!(replay.passed);
-        assert_eq!(replay.steps_that_are(StepNecessity::Needed), [1, 2, 3], "{replay:#?}");
+        assert_eq!(replay.list_steps(StepNecessity::Needed), [1, 2, 3], "{replay:#?}");
     }
     let task = suite.task("paginated-count").unwrap();
     let list = "/repos/octo/atlas/issues?state=open&per_page=100";
@@ -261,11 +261,11 @@ async fn pages_that_programs_of_others_read_stay_together() {
     for answer in ["117", "117 issues are open in octo/atlas."] {
         let replay = requested(task, &[one, two], answer).await;
         assert!(replay.passed);
-        assert_eq!(replay.steps_that_are(StepNecessity::Needed), [1, 2], "{replay:#?}");
+        assert_eq!(replay.list_steps(StepNecessity::Needed), [1, 2], "{replay:#?}");
         // The first look at how many there are, and the same page once more, are no pages of it.
         let peek = "/repos/octo/atlas/issues?state=open&per_page=1";
         let replay = requested(task, &[peek, one, two, list], answer).await;
-        assert_eq!(replay.steps_that_are(StepNecessity::Needed), [2, 3], "{replay:#?}");
+        assert_eq!(replay.list_steps(StepNecessity::Needed), [2, 3], "{replay:#?}");
         assert_eq!(unnecessary(&replay), [1, 4], "{replay:#?}");
     }
     // For nothing, they go together.
@@ -297,7 +297,7 @@ async fn figures_are_from_where_they_are_counted() {
     // Either may be meant.
     record.steps[0].observation = seen("open_issues_count");
     let replay = theatre.replay(task, &record, &world).await;
-    assert_eq!(replay.steps_that_are(StepNecessity::Unknown), [1, 2], "{replay:#?}");
+    assert_eq!(replay.list_steps(StepNecessity::Unknown), [1, 2], "{replay:#?}");
 }
 
 #[tokio::test]
@@ -312,7 +312,7 @@ async fn a_run_that_did_not_do_its_task_is_told_apart() {
     let (replay, _) = verdicts(task, &script).await;
     assert!(!replay.passed);
     assert_eq!(unnecessary(&replay), [2]);
-    assert_eq!(replay.steps_that_are(StepNecessity::Unknown), [1]);
+    assert_eq!(replay.list_steps(StepNecessity::Unknown), [1]);
 }
 
 /// An agent with tools of its own is known by its requests; another world is noticed.
@@ -335,5 +335,5 @@ async fn requests_are_replayed_and_other_worlds_are_noticed() {
     assert_eq!(unnecessary(&replay), [1], "{replay:#?}");
     let other = suite.task("create-a-repository").unwrap().world().unwrap();
     let replay = theatre.replay(task, &record, &other).await;
-    assert_eq!(replay.steps_that_are(StepNecessity::Unknown).len(), record.steps.len(), "{replay:#?}");
+    assert_eq!(replay.list_steps(StepNecessity::Unknown).len(), record.steps.len(), "{replay:#?}");
 }

@@ -20,7 +20,7 @@ fn task(lines: &str) -> BenchTask {
 fn verify(task: &BenchTask, answer: Option<&str>, run: impl FnOnce(&mut Lab)) -> TaskVerification {
     let before = task.world().unwrap();
     let mut lab = Lab { world: before.clone(), token: lab::OCTO };
-    lab.world.keep_exchanges();
+    lab.world.start_recording_exchanges();
     run(&mut lab);
     let record = TrialRecord {
         answer: answer.map(str::to_owned),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
 use gradus_github_agent::agent::RunStep;
-use gradus_github_agent::tools::{AgentTool, GitHubTools, ToolBox as _, ToolEffect, ToolRestrictions, all_tools};
+use gradus_github_agent::tools::{AgentTool, GitHubTools, ToolEffect, ToolRestrictions, ToolSet as _, all_tools};
 use gradus_github_bench::record::TrialRecord;
 use gradus_github_bench::rules;
 use gradus_github_bench::suite::{AgentScript, ScriptReply};
@@ -31,7 +31,7 @@ fn world(task: &BenchTask) -> World {
 async fn play(task: &BenchTask, script: &AgentScript, after: impl FnOnce(&mut World)) -> Played {
     let before = world(task);
     let mut world = before.clone();
-    world.keep_exchanges();
+    world.start_recording_exchanges();
     let server = SimulatorServer::start(world, 0).unwrap();
     let limits = ToolRestrictions { allow_destructive: true, ..ToolRestrictions::default() };
     let tools = GitHubTools::new(&server.url(), Some(&task.token), limits).unwrap();

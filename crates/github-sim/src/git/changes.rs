@@ -2,16 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::diff::{FilePatch, as_text, build_patch, split_lines};
+use super::diff::{FilePatch, build_patch, decode_if_text, split_lines};
 use super::object::{EMPTY_TREE, GitFileMode, ObjectId};
 use super::objects::GitObjectStore;
 use super::tree::TreeLeaf;
 
 /// Maximum number of files of a commit, as on GitHub.
-const MAX_FILES: usize = 3000;
+const MAX_CHANGED_FILES: usize = 3000;
 /// Maximum number of pairs of removed and added files whose similarity is compared. With more, only exact renames are
 /// found.
-const MAX_RENAMES: usize = 100;
+const MAX_RENAME_PAIRS: usize = 100;
 
 /// The `status` of a file in GitHub's API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +112,7 @@ fn find_differing_leaves(
         let names: BTreeSet<&str> = old.keys().chain(new.keys()).copied().collect();
         for name in names {
             budget = budget.saturating_sub(1);
-            if budget == 0 || found.len() >= MAX_FILES {
+            if budget == 0 || found.len() >= MAX_CHANGED_FILES {
                 return found;
             }
             let (before, after) = (old.get(name), new.get(name));
@@ -161,7 +161,7 @@ fn detect_renames(
     let left: Vec<_> = gone.iter().filter(|(path, _)| !from_taken.contains(*path)).collect();
     let right: Vec<_> = come.iter().filter(|(path, _)| !to_taken.contains(*path)).collect();
     // Exact renames were found by id, which is cheap; only similarity is limited.
-    if left.len() * right.len() > MAX_RENAMES {
+    if left.len() * right.len() > MAX_RENAME_PAIRS {
         return found;
     }
     let mut alike = Vec::new();
@@ -189,7 +189,7 @@ fn detect_renames(
 
 /// Returns the percentage of the larger file's bytes in lines that both files share. 0 for binary files.
 fn measure_similarity(objects: &GitObjectStore, one: &TreeLeaf, other: &TreeLeaf) -> usize {
-    let text = |leaf: &TreeLeaf| objects.blob(leaf.id).and_then(as_text);
+    let text = |leaf: &TreeLeaf| objects.blob(leaf.id).and_then(decode_if_text);
     let (Some(one), Some(other)) = (text(one), text(other)) else { return 0 };
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for line in split_lines(one) {

@@ -19,7 +19,7 @@ use std::ops::Range;
 /// the number of edits, and texts may be hostile.
 const MAX_EDITS: usize = 1500;
 /// Number of unchanged lines around a change, as in `git diff`.
-const CONTEXT: usize = 3;
+const CONTEXT_LINES: usize = 3;
 
 /// Lines of the old text that are replaced by lines of the new one. Ranges count from 0 and may be empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub(crate) fn split_lines(text: &str) -> Vec<&str> {
 
 /// Returns the content as text; `None` if it is binary: git's rule is a zero byte in the first 8000 bytes. Invalid
 /// UTF-8 counts as binary, too.
-pub(crate) fn as_text(bytes: &[u8]) -> Option<&str> {
+pub(crate) fn decode_if_text(bytes: &[u8]) -> Option<&str> {
     if bytes.iter().take(8000).any(|byte| *byte == 0) {
         return None;
     }
@@ -143,7 +143,7 @@ fn backtrack_edits(rounds: &[Vec<isize>], rows: isize, columns: isize) -> Vec<Di
 
 /// Builds the patch between two contents, as GitHub shows it.
 pub(crate) fn build_patch(old: &[u8], new: &[u8]) -> FilePatch {
-    let (Some(old), Some(new)) = (as_text(old), as_text(new)) else { return FilePatch::default() };
+    let (Some(old), Some(new)) = (decode_if_text(old), decode_if_text(new)) else { return FilePatch::default() };
     let (old, new) = (split_lines(old), split_lines(new));
     let hunks = diff_lines(&old, &new);
     let additions = hunks.iter().map(|hunk| hunk.new.len()).sum();
@@ -152,10 +152,10 @@ pub(crate) fn build_patch(old: &[u8], new: &[u8]) -> FilePatch {
     let mut rest = hunks.as_slice();
     while !rest.is_empty() {
         // Changes whose context would touch share one hunk.
-        let near = |pair: &[DiffHunk]| pair[1].old.start - pair[0].old.end <= 2 * CONTEXT;
+        let near = |pair: &[DiffHunk]| pair[1].old.start - pair[0].old.end <= 2 * CONTEXT_LINES;
         let count = 1 + rest.windows(2).take_while(|pair| near(pair)).count();
         let (group, others) = rest.split_at(count);
-        write_group(&mut text, &old, &new, group);
+        write_hunk(&mut text, &old, &new, group);
         rest = others;
     }
     // The last line of a patch has no end.
@@ -164,10 +164,10 @@ pub(crate) fn build_patch(old: &[u8], new: &[u8]) -> FilePatch {
 }
 
 /// Writes one hunk with its `@@` line.
-fn write_group(text: &mut String, old: &[&str], new: &[&str], group: &[DiffHunk]) {
+fn write_hunk(text: &mut String, old: &[&str], new: &[&str], group: &[DiffHunk]) {
     let (Some(first), Some(last)) = (group.first(), group.last()) else { return };
-    let before = first.old.start.min(CONTEXT);
-    let after = (old.len() - last.old.end).min(CONTEXT);
+    let before = first.old.start.min(CONTEXT_LINES);
+    let after = (old.len() - last.old.end).min(CONTEXT_LINES);
     let (old_start, old_end) = (first.old.start - before, last.old.end + after);
     let (new_start, new_end) = (first.new.start - before, last.new.end + after);
     let range = |start: usize, end: usize| match end - start {

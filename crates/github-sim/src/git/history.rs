@@ -76,7 +76,7 @@ pub fn merge_base(objects: &GitObjectStore, one: ObjectId, other: ObjectId) -> O
 }
 
 /// Returns how many commits the head has that the base lacks, and the other way round.
-pub fn ahead_behind(objects: &GitObjectStore, base: ObjectId, head: ObjectId) -> (usize, usize) {
+pub fn count_ahead_behind(objects: &GitObjectStore, base: ObjectId, head: ObjectId) -> (usize, usize) {
     let (base, head) = (collect_ancestors(objects, base), collect_ancestors(objects, head));
     (head.difference(&base).count(), base.difference(&head).count())
 }
@@ -109,8 +109,8 @@ mod tests {
         assert_eq!(merge_base(&objects, left, right), Some(fork));
         assert_eq!(merge_base(&objects, merge, right), Some(right));
         assert_eq!(merge_base(&objects, merge, stranger), None);
-        assert_eq!(ahead_behind(&objects, left, merge), (2, 0));
-        assert_eq!(ahead_behind(&objects, left, right), (1, 1));
+        assert_eq!(count_ahead_behind(&objects, left, merge), (2, 0));
+        assert_eq!(count_ahead_behind(&objects, left, right), (1, 1));
         assert_eq!(walk_history(&objects, merge, &BTreeSet::new()), [merge, right, left, fork, root]);
         assert_eq!(walk_history(&objects, merge, &collect_ancestors(&objects, left)), [merge, right]);
         assert!(is_ancestor(&objects, root, merge) && !is_ancestor(&objects, merge, root));

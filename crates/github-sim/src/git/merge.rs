@@ -13,7 +13,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::diff::{DiffHunk, as_text, diff_lines, split_lines};
+use super::diff::{DiffHunk, decode_if_text, diff_lines, split_lines};
 use super::object::{GitFileMode, GitObject, ObjectId};
 use super::objects::GitObjectStore;
 use super::tree::{TreeLeaf, edit_tree, list_tree_files};
@@ -125,7 +125,7 @@ pub fn merge_trees(
             _ => conflicts.push(path.clone()),
         }
     }
-    conflicts.extend(file_or_directory(&left, &changes));
+    conflicts.extend(find_file_directory_conflicts(&left, &changes));
     if conflicts.is_empty() {
         return Ok(MergePlan { ours, changes, texts });
     }
@@ -135,7 +135,10 @@ pub fn merge_trees(
 }
 
 /// Finds paths that would be a file on one side and a directory on the other.
-fn file_or_directory(ours: &BTreeMap<String, TreeLeaf>, changes: &BTreeMap<String, Option<TreeLeaf>>) -> Vec<String> {
+fn find_file_directory_conflicts(
+    ours: &BTreeMap<String, TreeLeaf>,
+    changes: &BTreeMap<String, Option<TreeLeaf>>,
+) -> Vec<String> {
     let kept = ours.keys().filter(|path| !matches!(changes.get(*path), Some(None)));
     let new = changes.iter().filter(|(_, leaf)| leaf.is_some()).map(|(path, _)| path);
     let merged: BTreeSet<&str> = kept.chain(new).map(String::as_str).collect();
@@ -160,7 +163,7 @@ fn merge_files(
     }
     let mode = if Some(one.mode) == was.map(|was| was.mode) { other.mode } else { one.mode };
     // Two files that were added independently have no base to merge upon, unless they are equal.
-    let text = |leaf: &TreeLeaf| objects.blob(leaf.id).and_then(as_text);
+    let text = |leaf: &TreeLeaf| objects.blob(leaf.id).and_then(decode_if_text);
     if one.id == other.id {
         return Some((mode, text(one)?.to_owned()));
     }

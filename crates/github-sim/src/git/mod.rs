@@ -11,9 +11,9 @@ mod path;
 mod tree;
 
 pub use changes::{ChangeKind, FileChange, diff_trees};
-pub use history::{ahead_behind, collect_ancestors, is_ancestor, merge_base, walk_history};
+pub use history::{collect_ancestors, count_ahead_behind, is_ancestor, merge_base, walk_history};
 pub use merge::{MergePlan, merge_texts, merge_trees};
 pub use object::{CommitSignature, EMPTY_TREE, GitCommit, GitFileMode, GitObject, GitTree, ObjectId, TreeEntry};
 pub use objects::GitObjectStore;
 pub use path::is_valid_path;
-pub use tree::{MAX_ENTRIES, TreeLeaf, edit_tree, find_tree_entry, list_tree_entries, list_tree_files};
+pub use tree::{MAX_LISTED_ENTRIES, TreeLeaf, edit_tree, find_tree_entry, list_tree_entries, list_tree_files};

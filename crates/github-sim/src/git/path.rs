@@ -1,15 +1,15 @@
 //! Validation of file paths in a repository.
 
 /// Maximum number of segments, more than any real path has. It bounds the depth of trees, and so the recursion.
-const MAX_SEGMENTS: usize = 64;
+const MAX_PATH_SEGMENTS: usize = 64;
 /// Maximum length of a path in bytes, as on Linux.
-const MAX_BYTES: usize = 4096;
+const MAX_PATH_BYTES: usize = 4096;
 
 /// Whether git accepts the path: no empty, `.` or `..` segment, nothing in `.git`, no control characters. Backslashes
 /// are refused as well, since they are separators on Windows.
 pub fn is_valid_path(path: &str) -> bool {
-    path.len() <= MAX_BYTES
-        && path.split('/').count() <= MAX_SEGMENTS
+    path.len() <= MAX_PATH_BYTES
+        && path.split('/').count() <= MAX_PATH_SEGMENTS
         && path.split('/').all(|segment| {
             !segment.is_empty()
                 && segment != "."

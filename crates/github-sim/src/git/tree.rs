@@ -7,9 +7,9 @@ use super::object::{EMPTY_TREE, GitFileMode, GitObject, GitTree, ObjectId, TreeE
 use super::objects::GitObjectStore;
 
 /// Maximum number of listed entries, as on GitHub; the response then says `truncated`.
-pub const MAX_ENTRIES: usize = 100_000;
+pub const MAX_LISTED_ENTRIES: usize = 100_000;
 /// Maximum depth. No real tree is deeper, but hand-made trees can be.
-const MAX_DEPTH: usize = 256;
+const MAX_TREE_DEPTH: usize = 256;
 
 /// Mode and object of a path that is not a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,12 +37,12 @@ pub fn list_tree_entries(objects: &GitObjectStore, root: ObjectId) -> (Vec<(Stri
     let mut truncated = false;
     while let Some((above, tree, depth)) = waiting.pop() {
         for entry in objects.tree_entries(tree).unwrap_or_default() {
-            if found.len() >= MAX_ENTRIES {
+            if found.len() >= MAX_LISTED_ENTRIES {
                 return (sort_tree_entries(found), true);
             }
             let path = if above.is_empty() { entry.name.clone() } else { format!("{above}/{}", entry.name) };
             if entry.mode == GitFileMode::Directory {
-                if depth < MAX_DEPTH {
+                if depth < MAX_TREE_DEPTH {
                     waiting.push((path.clone(), entry.id, depth + 1));
                 } else {
                     truncated = true;
@@ -74,12 +74,16 @@ pub fn edit_tree(
     changes: &BTreeMap<String, Option<TreeLeaf>>,
 ) -> ObjectId {
     let changes: Vec<_> = changes.iter().map(|(path, leaf)| (path.as_str(), *leaf)).collect();
-    edit_level(objects, root, &changes).unwrap_or_else(|| objects.insert(GitObject::Tree(GitTree::default())))
+    edit_directory(objects, root, &changes).unwrap_or_else(|| objects.insert(GitObject::Tree(GitTree::default())))
 }
 
 /// Edits one directory; `None` if nothing is left. The recursion is as deep as the longest path, which `is_valid_path`
 /// bounds.
-fn edit_level(objects: &mut GitObjectStore, tree: ObjectId, changes: &[(&str, Option<TreeLeaf>)]) -> Option<ObjectId> {
+fn edit_directory(
+    objects: &mut GitObjectStore,
+    tree: ObjectId,
+    changes: &[(&str, Option<TreeLeaf>)],
+) -> Option<ObjectId> {
     let mut entries: BTreeMap<String, (GitFileMode, ObjectId)> = BTreeMap::new();
     for entry in objects.tree_entries(tree).unwrap_or_default() {
         entries.insert(entry.name.clone(), (entry.mode, entry.id));
@@ -106,7 +110,7 @@ fn edit_level(objects: &mut GitObjectStore, tree: ObjectId, changes: &[(&str, Op
         if is_directory.is_none() && changes.iter().all(|(_, leaf)| leaf.is_none()) {
             continue;
         }
-        match edit_level(objects, child, &changes) {
+        match edit_directory(objects, child, &changes) {
             Some(id) => entries.insert(name.to_owned(), (GitFileMode::Directory, id)),
             None => entries.remove(name),
         };
@@ -150,6 +154,6 @@ mod tests {
             id = objects.insert(GitObject::Tree(GitTree::new(vec![entry("l"), entry("r")])));
         }
         let (found, truncated) = list_tree_entries(&objects, id);
-        assert!(truncated && found.len() <= MAX_ENTRIES);
+        assert!(truncated && found.len() <= MAX_LISTED_ENTRIES);
     }
 }

@@ -18,14 +18,14 @@ pub(super) const ROUTES: &[OperationRoute] = &[
         "users/users#get-the-authenticated-user",
         get_authenticated_user,
     ),
-    define_route(Get, "/users/{username}", "users/get-by-username", "users/users#get-a-user", by_name),
+    define_route(Get, "/users/{username}", "users/get-by-username", "users/users#get-a-user", get_user_by_name),
     define_route(Get, "/orgs/{org}", "orgs/get", "orgs/orgs#get-an-organization", get_organization),
     define_route(
         Get,
         "/user/orgs",
         "orgs/list-for-authenticated-user",
         "orgs/orgs#list-organizations-for-the-authenticated-user",
-        own_organizations,
+        list_own_organizations,
     ),
     // The world answers this one itself: only it knows the limits.
     define_route(
@@ -46,7 +46,7 @@ fn get_authenticated_user(call: &mut OperationCall<'_>) -> OperationResult {
 }
 
 /// The public profile, or the private one of the caller. Unlike most 404s, this one links to the general documentation.
-fn by_name(call: &mut OperationCall<'_>) -> OperationResult {
+fn get_user_by_name(call: &mut OperationCall<'_>) -> OperationResult {
     let found = call.state.account_by_login(call.path_argument("username"));
     let account = found.ok_or_else(|| OperationError::not_found().with_general_docs())?;
     let is_self = call.actor.as_ref().is_some_and(|actor| actor.account == account.id);
@@ -63,7 +63,7 @@ fn get_organization(call: &mut OperationCall<'_>) -> OperationResult {
 }
 
 /// Organizations that the caller is a member of.
-fn own_organizations(call: &mut OperationCall<'_>) -> OperationResult {
+fn list_own_organizations(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_account()?;
     let found: Vec<_> = call.state.accounts.values().filter(|one| one.members.contains_key(&id)).collect();
     Ok(call.reply_with_page(&found, |view, account| view.organization_simple(account)))

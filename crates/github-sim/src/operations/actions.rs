@@ -41,7 +41,7 @@ pub(super) const ROUTES: &[OperationRoute] = &[
         "/repos/{owner}/{repo}/actions/workflows/{workflow_id}/runs",
         "actions/list-workflow-runs",
         "actions/workflow-runs#list-workflow-runs-for-a-workflow",
-        runs_of,
+        list_workflow_runs,
     ),
     define_route(
         Get,
@@ -60,7 +60,7 @@ pub(super) const ROUTES: &[OperationRoute] = &[
 ];
 
 /// Where GitHub looks for workflow files; only on the default branch.
-const FOLDER: &str = ".github/workflows";
+const WORKFLOW_FOLDER: &str = ".github/workflows";
 
 /// Reads the workflow files of the default branch. Only `name:` and the presence of `workflow_dispatch` are evaluated,
 /// without a YAML parser.
@@ -68,13 +68,13 @@ fn load_workflows(state: &WorldState, repository: &Repository) -> Vec<WorkflowFi
     let objects = state.objects(repository);
     let tree = repository.default_branch_head().and_then(|head| objects.commit(head)).map(|commit| commit.tree);
     let folder = tree
-        .and_then(|tree| find_tree_entry(objects, tree, FOLDER))
+        .and_then(|tree| find_tree_entry(objects, tree, WORKFLOW_FOLDER))
         .filter(|entry| entry.mode == GitFileMode::Directory);
     let files = folder.and_then(|folder| objects.tree_entries(folder.id)).unwrap_or_default();
     let is_workflow = |name: &str| name.ends_with(".yml") || name.ends_with(".yaml");
     let read = |name: &str, text: &str| {
         let named = text.lines().find_map(|line| line.strip_prefix("name:"));
-        let path = format!("{FOLDER}/{name}");
+        let path = format!("{WORKFLOW_FOLDER}/{name}");
         let shown = named.map_or(path.as_str(), |named| named.trim().trim_matches(['"', '\'']));
         let has_dispatch =
             text.lines().any(|line| line.trim_start_matches(['-', ' ', '[']).contains("workflow_dispatch"));
@@ -157,7 +157,7 @@ fn dispatch_workflow(call: &mut OperationCall<'_>) -> OperationResult {
 }
 
 /// Lists runs, newest first, with GitHub's filters. `status` also matches a conclusion, as on GitHub.
-fn shown_runs(call: &OperationCall<'_>, id: RepositoryId, of: Option<&WorkflowFile>) -> OperationResult {
+fn list_matching_runs(call: &OperationCall<'_>, id: RepositoryId, of: Option<&WorkflowFile>) -> OperationResult {
     let repository = call.repo(id)?;
     let query = &call.query;
     let workflows = load_workflows(call.state, repository);
@@ -181,14 +181,14 @@ fn shown_runs(call: &OperationCall<'_>, id: RepositoryId, of: Option<&WorkflowFi
 /// Runs of all workflows.
 fn list_repository_runs(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
-    shown_runs(call, id, None)
+    list_matching_runs(call, id, None)
 }
 
 /// Runs of one workflow; 404 if its file is gone.
-fn runs_of(call: &mut OperationCall<'_>) -> OperationResult {
+fn list_workflow_runs(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let workflow = find_workflow(call, id)?;
-    shown_runs(call, id, Some(&workflow))
+    list_matching_runs(call, id, Some(&workflow))
 }
 
 /// A run survives its workflow file; its name is null then.

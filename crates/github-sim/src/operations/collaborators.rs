@@ -31,7 +31,7 @@ pub(super) const ROUTES: &[OperationRoute] = &[
         "/repos/{owner}/{repo}/collaborators/{username}/permission",
         "repos/get-collaborator-permission-level",
         "collaborators/collaborators#get-repository-permissions-for-a-user",
-        permission_level,
+        get_permission_level,
     ),
     define_route(
         Get,
@@ -43,7 +43,7 @@ pub(super) const ROUTES: &[OperationRoute] = &[
 ];
 
 /// Renders a user with the `permissions` object and the role name.
-fn with_right(view: &ApiView<'_>, account: AccountId, right: RepositoryPermission) -> Value {
+fn render_collaborator(view: &ApiView<'_>, account: AccountId, right: RepositoryPermission) -> Value {
     let mut object = view.simple_user(account);
     object["permissions"] = json!({
         "pull": true,
@@ -64,7 +64,7 @@ fn list_collaborators(call: &mut OperationCall<'_>) -> OperationResult {
         return Err(OperationError::new(403, "Must have push access to view repository collaborators."));
     }
     let found: Vec<_> = access::collect_collaborators(call.state, repository).into_iter().collect();
-    Ok(call.reply_with_page(&found, |view, (account, right)| with_right(view, *account, *right)))
+    Ok(call.reply_with_page(&found, |view, (account, right)| render_collaborator(view, *account, *right)))
 }
 
 /// Finds the account in the path; 404 if it does not exist.
@@ -84,10 +84,10 @@ fn check_collaborator(call: &mut OperationCall<'_>) -> OperationResult {
 }
 
 /// Returns the legacy level (`admin`, `write`, `read`, `none`) and the exact role.
-fn permission_level(call: &mut OperationCall<'_>) -> OperationResult {
+fn get_permission_level(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Push)?;
     let account = find_path_user(call)?;
-    let right = access::permission_of(call.state, account, call.repo(id)?);
+    let right = access::account_permission(call.state, account, call.repo(id)?);
     // The old API knows three levels: `triage` counts as read and `maintain` as write.
     let level = match right {
         None => "none",
@@ -95,7 +95,7 @@ fn permission_level(call: &mut OperationCall<'_>) -> OperationResult {
         Some(RepositoryPermission::Push | RepositoryPermission::Maintain) => "write",
         Some(RepositoryPermission::Pull | RepositoryPermission::Triage) => "read",
     };
-    let user = with_right(&call.view(), account, right.unwrap_or(RepositoryPermission::Pull));
+    let user = render_collaborator(&call.view(), account, right.unwrap_or(RepositoryPermission::Pull));
     Ok(OperationReply::ok(
         json!({"permission": level, "role_name": right.map_or("none", RepositoryPermission::role_name), "user": user}),
     ))

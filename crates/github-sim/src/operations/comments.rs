@@ -16,7 +16,7 @@ pub(super) const ROUTES: &[OperationRoute] = &[
         "/repos/{owner}/{repo}/issues/comments",
         "issues/list-comments-for-repo",
         "issues/comments#list-issue-comments-for-a-repository",
-        list_all,
+        list_repository_comments,
     ),
     define_route(
         Get,
@@ -62,12 +62,12 @@ fn list_issue_comments(call: &mut OperationCall<'_>) -> OperationResult {
     let repository = call.repo(id)?;
     let since = call.query.get("since").and_then(SimulatedTime::parse);
     let new_enough = |comment: &&IssueComment| since.is_none_or(|since| comment.updated_at >= since);
-    let found: Vec<_> = repository.comments_of(number).filter(new_enough).collect();
+    let found: Vec<_> = repository.list_comments(number).filter(new_enough).collect();
     Ok(call.reply_with_page(&found, |view, comment| view.issue_comment(repository, comment)))
 }
 
 /// All comments of a repository, with `sort`, `direction` and `since`.
-fn list_all(call: &mut OperationCall<'_>) -> OperationResult {
+fn list_repository_comments(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
     let since = call.query.get("since").and_then(SimulatedTime::parse);
@@ -90,13 +90,13 @@ fn read_comment_body(call: &OperationCall<'_>) -> Result<String, OperationError>
     if body.trim().is_empty() {
         return Err(OperationError::custom_validation("IssueComment", Some("body"), "body can't be blank"));
     }
-    issues::valid_body(body, "IssueComment")?;
+    issues::check_body_length(body, "IssueComment")?;
     Ok(body.to_owned())
 }
 
 /// Anyone who can see the repository may comment. On a locked issue, only accounts with push access.
 fn create_issue_comment(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.require_repository(RequiredAccess::TakePart)?;
+    let id = call.require_repository(RequiredAccess::Participate)?;
     let number = issues::find_issue_number(call, id)?;
     let author = call.require_account()?;
     let body = read_comment_body(call)?;
@@ -125,11 +125,15 @@ fn find_issue_comment(call: &OperationCall<'_>, id: RepositoryId) -> Result<Issu
 }
 
 /// Checks permission: authors may change their own comments, accounts with push access all of them.
-fn may_change(call: &OperationCall<'_>, id: RepositoryId, comment: &IssueComment) -> Result<(), OperationError> {
+fn check_may_change_comment(
+    call: &OperationCall<'_>,
+    id: RepositoryId,
+    comment: &IssueComment,
+) -> Result<(), OperationError> {
     let is_own = call.require_account()? == comment.author;
     let pushes =
         access::resolve_permission(call.state, call.actor.as_ref(), call.repo(id)?) >= Some(RepositoryPermission::Push);
-    if is_own || pushes { Ok(()) } else { Err(OperationError::out_of_reach()) }
+    if is_own || pushes { Ok(()) } else { Err(OperationError::token_lacks_permission()) }
 }
 
 /// Supports conditional requests by time.
@@ -141,9 +145,9 @@ fn get_issue_comment(call: &mut OperationCall<'_>) -> OperationResult {
 
 /// The issue itself is not touched: its `updated_at` stays.
 fn update_issue_comment(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.require_repository(RequiredAccess::TakePart)?;
+    let id = call.require_repository(RequiredAccess::Participate)?;
     let mut comment = find_issue_comment(call, id)?;
-    may_change(call, id, &comment)?;
+    check_may_change_comment(call, id, &comment)?;
     comment.body = read_comment_body(call)?;
     comment.updated_at = call.now();
     call.repo_mut(id)?.comments.insert(comment.id, comment.clone());
@@ -152,9 +156,9 @@ fn update_issue_comment(call: &mut OperationCall<'_>) -> OperationResult {
 
 /// The id is never used again.
 fn delete_issue_comment(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.require_repository(RequiredAccess::TakePart)?;
+    let id = call.require_repository(RequiredAccess::Participate)?;
     let comment = find_issue_comment(call, id)?;
-    may_change(call, id, &comment)?;
+    check_may_change_comment(call, id, &comment)?;
     call.repo_mut(id)?.comments.remove(&comment.id);
     Ok(OperationReply::no_content())
 }

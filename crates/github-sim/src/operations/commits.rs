@@ -60,7 +60,7 @@ fn list_commits(call: &mut OperationCall<'_>) -> OperationResult {
     let head = writing::find_commit(call.state, repository, name).ok_or_else(OperationError::not_found)?;
     let time = |name: &str| call.query.get(name).and_then(SimulatedTime::parse);
     let (since, until) = (time("since"), time("until"));
-    let wrote = |name: &str| person_filter(call, name);
+    let wrote = |name: &str| find_person_emails(call, name);
     let (author, committer) = (wrote("author"), wrote("committer"));
     let path = call.query.get("path").map(|path| path.trim_matches('/'));
     let fits = |id: &ObjectId| {
@@ -77,7 +77,7 @@ fn list_commits(call: &mut OperationCall<'_>) -> OperationResult {
 }
 
 /// Returns the email addresses that match a login or an address. Commits carry only addresses.
-fn person_filter(call: &OperationCall<'_>, name: &str) -> Option<BTreeSet<String>> {
+fn find_person_emails(call: &OperationCall<'_>, name: &str) -> Option<BTreeSet<String>> {
     let wanted = call.query.get(name)?;
     let mut addresses = BTreeSet::from([wanted.to_lowercase()]);
     addresses.extend(call.state.account_by_login(wanted).map(|account| account.commit_email().to_lowercase()));
@@ -104,17 +104,22 @@ fn get_repository_commit(call: &mut OperationCall<'_>) -> OperationResult {
     let name = call.path_argument("ref");
     let commit = writing::find_commit(call.state, repository, name)
         .ok_or_else(|| OperationError::new(422, format!("No commit found for SHA: {name}")))?;
-    if let Some(text) = as_text(&call.view(), call.media, id, commit) {
+    if let Some(text) = render_diff_or_patch(&call.view(), call.media, id, commit) {
         return Ok(text);
     }
     Ok(OperationReply::ok(call.view().commit(repository, commit, CommitParts::Files)))
 }
 
 /// Renders the diff or the patch of a commit, if the media type asks for it.
-fn as_text(view: &ApiView<'_>, media: AcceptedMediaType, id: RepositoryId, commit: ObjectId) -> Option<OperationReply> {
+fn render_diff_or_patch(
+    view: &ApiView<'_>,
+    media: AcceptedMediaType,
+    id: RepositoryId,
+    commit: ObjectId,
+) -> Option<OperationReply> {
     let repository = view.state.repository(id)?;
     let made = view.state.objects(repository).commit(commit)?;
-    let changes = view.changes_of(repository, made);
+    let changes = view.commit_changes(repository, made);
     match media {
         AcceptedMediaType::Diff => Some(OperationReply::from_bytes(
             "application/vnd.github.diff; charset=utf-8",

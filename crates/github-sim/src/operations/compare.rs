@@ -7,8 +7,8 @@ use crate::access::{self, RequiredAccess};
 use crate::call::{OperationCall, OperationReply, OperationResult};
 use crate::error::OperationError;
 use crate::git::{
-    ChangeKind, EMPTY_TREE, FileChange, GitCommit, ObjectId, ahead_behind, collect_ancestors, diff_trees, merge_base,
-    walk_history,
+    ChangeKind, EMPTY_TREE, FileChange, GitCommit, ObjectId, collect_ancestors, count_ahead_behind, diff_trees,
+    merge_base, walk_history,
 };
 use crate::http::{AcceptedMediaType, RequestMethod::Get};
 use crate::page::RequestedPage;
@@ -69,7 +69,7 @@ fn compare_commits(call: &mut OperationCall<'_>) -> OperationResult {
             let view = call.view();
             let mails = commits.iter().filter_map(|id| {
                 let commit = objects.commit(*id)?;
-                Some(format_patch_mail(*id, commit, &view.changes_of(repository, commit)))
+                Some(format_patch_mail(*id, commit, &view.commit_changes(repository, commit)))
             });
             return Ok(OperationReply::from_bytes(
                 "application/vnd.github.patch; charset=utf-8",
@@ -78,7 +78,7 @@ fn compare_commits(call: &mut OperationCall<'_>) -> OperationResult {
         }
         _ => {}
     }
-    let (ahead, behind) = ahead_behind(objects, base, head);
+    let (ahead, behind) = count_ahead_behind(objects, base, head);
     // GitHub's four states of two branches.
     let status = match (ahead, behind) {
         (0, 0) => "identical",
@@ -95,7 +95,7 @@ fn compare_commits(call: &mut OperationCall<'_>) -> OperationResult {
         RequestedPage { per_page: 250, number: 1 }
     };
     let shown: Vec<Value> =
-        page.of_items(&commits).iter().map(|id| view.commit(repository, *id, CommitParts::Head)).collect();
+        page.slice_items(&commits).iter().map(|id| view.commit(repository, *id, CommitParts::Head)).collect();
     // Files come only with the first page, at most 300.
     let files: Vec<Value> = if page.number == 1 {
         files.iter().take(300).map(|change| view.file_change(repository, head, change)).collect()

@@ -56,10 +56,10 @@ pub(super) const ROUTES: &[OperationRoute] = &[
 ];
 
 /// Maximum size of a file in bytes. Above it GitHub returns no content at all.
-const MAX_BYTES: usize = 100 << 20;
+const MAX_CONTENT_BYTES: usize = 100 << 20;
 
 /// Returns the tree at `ref` or the default branch, and the name of that ref. 404 for an empty repository.
-fn tree_at(call: &OperationCall<'_>, id: RepositoryId) -> Result<(ObjectId, String), OperationError> {
+fn find_requested_tree(call: &OperationCall<'_>, id: RepositoryId) -> Result<(ObjectId, String), OperationError> {
     let repository = call.repo(id)?;
     if repository.is_empty() {
         return Err(OperationError::new(404, "This repository is empty."));
@@ -74,7 +74,7 @@ fn tree_at(call: &OperationCall<'_>, id: RepositoryId) -> Result<(ObjectId, Stri
 /// A file, or the entries of a directory. The empty path is the root.
 fn get_contents(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
-    let (tree, at) = tree_at(call, id)?;
+    let (tree, at) = find_requested_tree(call, id)?;
     let path = call.path_argument("path").trim_matches('/').to_owned();
     let entry = find_tree_entry(call.objects(id)?, tree, &path).ok_or_else(OperationError::not_found)?;
     build_contents_reply(call, id, &path, &entry, &at)
@@ -99,7 +99,7 @@ fn build_contents_reply(
         return Ok(OperationReply::ok(Value::Array(shown.collect())));
     }
     let bytes = objects.blob(entry.id).unwrap_or_default();
-    if bytes.len() > MAX_BYTES {
+    if bytes.len() > MAX_CONTENT_BYTES {
         return Err(OperationError::new(403, "This API returns blobs up to 100 MB in size."));
     }
     if call.media == AcceptedMediaType::Raw {
@@ -112,8 +112,8 @@ fn build_contents_reply(
 /// The first file called `readme` or `readme.*` in the root, in any case.
 fn get_readme(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
-    let (tree, at) =
-        tree_at(call, id).map_err(|error| if error.status == 404 { OperationError::not_found() } else { error })?;
+    let (tree, at) = find_requested_tree(call, id)
+        .map_err(|error| if error.status == 404 { OperationError::not_found() } else { error })?;
     let objects = call.objects(id)?;
     let is_readme = |entry: &&TreeEntry| {
         let name = entry.name.to_lowercase();
@@ -204,7 +204,7 @@ fn put_file_contents(call: &mut OperationCall<'_>) -> OperationResult {
         }
     }
     // Checked last: a malformed request is reported before rules of the repository.
-    writing::may_change_branch(call, id, &place.branch)?;
+    writing::check_may_change_branch(call, id, &place.branch)?;
     let blob = TreeLeaf { mode, id: GitObject::Blob(bytes.clone()).id() };
     let existed = place.entry.is_some();
     let made = commit_change(call, &place, &fields, message, Some((blob, bytes)))?;
@@ -237,7 +237,7 @@ fn delete_file(call: &mut OperationCall<'_>) -> OperationResult {
         .filter(|entry| entry.mode != GitFileMode::Directory)
         .ok_or_else(OperationError::not_found)?;
     check_sha(&place, &fields, entry)?;
-    writing::may_change_branch(call, id, &place.branch)?;
+    writing::check_may_change_branch(call, id, &place.branch)?;
     let made = commit_change(call, &place, &fields, message, None)?;
     Ok(OperationReply::ok(json!({"content": null, "commit": call.view().git_commit(call.repo(id)?, made)})))
 }
@@ -251,7 +251,7 @@ fn commit_change(
     message: &str,
     file: Option<(TreeLeaf, Vec<u8>)>,
 ) -> Result<ObjectId, OperationError> {
-    let by = writing::signature_of(call.state, call.require_account()?, call.now());
+    let by = writing::account_signature(call.state, call.require_account()?, call.now());
     let committer = writing::parse_commit_signature(call, fields, "committer")?;
     let author = writing::parse_commit_signature(call, fields, "author")?;
     let author = author.or_else(|| committer.clone()).unwrap_or_else(|| by.clone());

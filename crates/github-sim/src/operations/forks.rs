@@ -26,7 +26,7 @@ fn create_fork(call: &mut OperationCall<'_>) -> OperationResult {
             let found = call.state.account_by_login(login).filter(|one| one.kind == AccountKind::Organization);
             let organization = found.ok_or_else(|| OperationError::validation("Fork", "organization", "invalid"))?;
             if !organization.members.contains_key(&account) {
-                return Err(OperationError::out_of_reach());
+                return Err(OperationError::token_lacks_permission());
             }
             organization.id
         }
@@ -37,7 +37,7 @@ fn create_fork(call: &mut OperationCall<'_>) -> OperationResult {
             || (actor.reach.has_scope("public_repo") && call.repo(source).is_ok_and(|one| !one.private))
     });
     if !writes {
-        return Err(OperationError::out_of_reach());
+        return Err(OperationError::token_lacks_permission());
     }
     let only_default = fields.flag("default_branch_only")?.unwrap_or(false);
     let wanted = fields.text("name")?.map(clean_name);
@@ -62,7 +62,7 @@ fn create_fork(call: &mut OperationCall<'_>) -> OperationResult {
                 "You cannot fork a repository into the account that it is in under the same name.",
             ));
         }
-        return Err(super::repositories::name_is_taken());
+        return Err(super::repositories::name_taken_error());
     }
     let from = from.clone();
     let (id, now) = (RepositoryId(call.state.next_id()), call.now());

@@ -22,7 +22,7 @@ pub(super) const ROUTES: &[OperationRoute] = &[
         "/users/{username}/gists",
         "gists/list-for-user",
         "gists/gists#list-gists-for-a-user",
-        list_of_user,
+        list_user_gists,
     ),
 ];
 
@@ -37,7 +37,7 @@ fn list_gists(call: &mut OperationCall<'_>) -> OperationResult {
 }
 
 /// Public gists only, even for the owner.
-fn list_of_user(call: &mut OperationCall<'_>) -> OperationResult {
+fn list_user_gists(call: &mut OperationCall<'_>) -> OperationResult {
     let owner = call.state.account_by_login(call.path_argument("username")).ok_or_else(OperationError::not_found)?.id;
     let mut found: Vec<_> = call.state.gists.values().filter(|gist| gist.owner == owner && gist.public).collect();
     found.sort_by_key(|gist| std::cmp::Reverse((gist.created_at, gist.id.clone())));
@@ -48,7 +48,7 @@ fn list_of_user(call: &mut OperationCall<'_>) -> OperationResult {
 fn require_gist_writer(call: &OperationCall<'_>) -> Result<AccountId, OperationError> {
     let account = call.require_account()?;
     let has_scope = call.actor.as_ref().is_some_and(|actor| actor.reach.has_scope("gist"));
-    if has_scope { Ok(account) } else { Err(OperationError::out_of_reach()) }
+    if has_scope { Ok(account) } else { Err(OperationError::token_lacks_permission()) }
 }
 
 /// Applies the `files` object: null removes a file, `filename` renames it. A gist must keep at least one file, and no

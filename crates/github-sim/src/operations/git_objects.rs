@@ -26,7 +26,7 @@ use crate::git::{
 use crate::http::RequestMethod::{Get, Post};
 use crate::route::{OperationRoute, define_route};
 use crate::state::RepositoryId;
-use crate::view::content::in_lines;
+use crate::view::content::encode_base64_lines;
 use crate::view::node_id;
 
 /// Tag objects are not simulated. None of these operations moves a branch; that needs `references`.
@@ -55,7 +55,7 @@ pub(super) const ROUTES: &[OperationRoute] = &[
 const MAX_ENTRIES: usize = 10_000;
 
 /// Returns 409 for a repository without commits, whose git database cannot be used.
-fn not_empty(call: &OperationCall<'_>, id: RepositoryId) -> Result<(), OperationError> {
+fn ensure_not_empty(call: &OperationCall<'_>, id: RepositoryId) -> Result<(), OperationError> {
     if call.repo(id)?.is_empty() { Err(OperationError::empty_repository()) } else { Ok(()) }
 }
 
@@ -71,7 +71,7 @@ fn create_blob(call: &mut OperationCall<'_>) -> OperationResult {
         }
         _ => content.as_bytes().to_vec(),
     };
-    not_empty(call, id)?;
+    ensure_not_empty(call, id)?;
     let blob = call.objects_mut(id)?.insert(GitObject::Blob(bytes));
     let url = format!("{}/git/blobs/{blob}", call.view().repository_url(call.repo(id)?));
     Ok(OperationReply::created(json!({"sha": blob, "url": url})))
@@ -80,7 +80,7 @@ fn create_blob(call: &mut OperationCall<'_>) -> OperationResult {
 /// Base64, or the bytes with the raw media type.
 fn get_blob(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
-    not_empty(call, id)?;
+    ensure_not_empty(call, id)?;
     let invalid =
         || OperationError::new(422, "The sha parameter must be exactly 40 characters and contain only [0-9a-f].");
     let blob: ObjectId = call.path_argument("file_sha").parse().map_err(|_| invalid())?;
@@ -94,13 +94,13 @@ fn get_blob(call: &mut OperationCall<'_>) -> OperationResult {
         "node_id": node_id("Blob", blob),
         "size": bytes.len(),
         "url": url,
-        "content": in_lines(bytes),
+        "content": encode_base64_lines(bytes),
         "encoding": "base64",
     })))
 }
 
 /// Renders a tree as JSON. `recursive` lists all levels with full paths, and sets `truncated` at the limit.
-fn shown_tree(
+fn build_tree_object(
     call: &OperationCall<'_>,
     id: RepositoryId,
     tree: ObjectId,
@@ -133,7 +133,7 @@ fn shown_tree(
 /// GitHub.
 fn get_tree(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
-    not_empty(call, id)?;
+    ensure_not_empty(call, id)?;
     let name = call.path_argument("tree_sha");
     let objects = call.objects(id)?;
     let by_sha = name.parse().ok().filter(|id| objects.tree_entries(*id).is_some());
@@ -142,7 +142,7 @@ fn get_tree(call: &mut OperationCall<'_>) -> OperationResult {
         objects.commit(commit).map(|commit| commit.tree)
     };
     let tree = by_sha.or_else(by_commit).ok_or_else(OperationError::not_found)?;
-    Ok(OperationReply::ok(shown_tree(call, id, tree, call.query.has("recursive"))?))
+    Ok(OperationReply::ok(build_tree_object(call, id, tree, call.query.has("recursive"))?))
 }
 
 /// A new tree on top of `base_tree`, or from scratch without it, which removes all files that are not listed: a
@@ -151,7 +151,7 @@ fn create_tree(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Push)?;
     let fields = call.body_fields()?;
     let items = fields.list("tree")?.ok_or_else(|| OperationError::missing_field("tree"))?;
-    not_empty(call, id)?;
+    ensure_not_empty(call, id)?;
     if items.len() > MAX_ENTRIES {
         return Err(OperationError::new(422, "The tree array has too many entries."));
     }
@@ -171,7 +171,7 @@ fn create_tree(call: &mut OperationCall<'_>) -> OperationResult {
     // Blobs are stored only after all entries are valid.
     let mut blobs = Vec::new();
     for item in items {
-        let (path, leaf) = tree_item(call, id, item, &mut blobs)?;
+        let (path, leaf) = parse_tree_item(call, id, item, &mut blobs)?;
         changes.insert(path, leaf);
     }
     let objects = call.objects_mut(id)?;
@@ -179,14 +179,14 @@ fn create_tree(call: &mut OperationCall<'_>) -> OperationResult {
         objects.insert(blob);
     }
     let tree = edit_tree(objects, base, &changes);
-    let mut reply = OperationReply::created(shown_tree(call, id, tree, false)?);
+    let mut reply = OperationReply::created(build_tree_object(call, id, tree, false)?);
     // GitHub sends no `Location` for trees.
     reply.headers.retain(|(name, _)| *name != "location");
     Ok(reply)
 }
 
 /// Parses one entry of a new tree. A null `sha` removes the path; `content` creates a blob.
-fn tree_item(
+fn parse_tree_item(
     call: &OperationCall<'_>,
     id: RepositoryId,
     item: &Value,
@@ -238,7 +238,7 @@ fn create_commit(call: &mut OperationCall<'_>) -> OperationResult {
     let fields = call.body_fields()?;
     let message = fields.required_text("message")?.to_owned();
     let tree = fields.required_text("tree")?;
-    not_empty(call, id)?;
+    ensure_not_empty(call, id)?;
     let objects = call.objects(id)?;
     let known: Option<ObjectId> = tree.parse().ok().filter(|tree| objects.tree_entries(*tree).is_some());
     let tree = known.ok_or_else(|| OperationError::new(422, "Tree SHA does not exist"))?;
@@ -249,7 +249,7 @@ fn create_commit(call: &mut OperationCall<'_>) -> OperationResult {
             known.ok_or_else(|| OperationError::new(422, "Parent SHA does not exist or is not a commit object"))?,
         );
     }
-    let by = writing::signature_of(call.state, call.require_account()?, call.now());
+    let by = writing::account_signature(call.state, call.require_account()?, call.now());
     let committer = writing::parse_commit_signature(call, &fields, "committer")?;
     let author = writing::parse_commit_signature(call, &fields, "author")?.unwrap_or_else(|| by.clone());
     let committer = committer.unwrap_or_else(|| author.clone());
@@ -260,7 +260,7 @@ fn create_commit(call: &mut OperationCall<'_>) -> OperationResult {
 /// By full sha only.
 fn get_commit(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
-    not_empty(call, id)?;
+    ensure_not_empty(call, id)?;
     let found = call.path_argument("commit_sha").parse().ok();
     let found = found.filter(|commit| call.objects(id).is_ok_and(|objects| objects.commit(*commit).is_some()));
     let commit = found.ok_or_else(OperationError::not_found)?;

@@ -38,7 +38,7 @@ pub(super) const ROUTES: &[OperationRoute] = &[
         "/repos/{owner}/{repo}/issues/{issue_number}/labels",
         "issues/remove-all-labels",
         "issues/labels#remove-all-labels-from-an-issue",
-        remove_all,
+        remove_all_issue_labels,
     ),
     define_route(
         Delete,
@@ -114,7 +114,7 @@ fn set_issue_labels(call: &mut OperationCall<'_>) -> OperationResult {
 }
 
 /// 204 even if there were none.
-fn remove_all(call: &mut OperationCall<'_>) -> OperationResult {
+fn remove_all_issue_labels(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Triage)?;
     let number = issues::find_issue_number(call, id)?;
     change_issue_labels(call, id, number, Vec::clear)?;

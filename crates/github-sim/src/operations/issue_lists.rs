@@ -84,7 +84,7 @@ pub(super) fn sort_issues<T>(
         Some("updated") => found.sort_by_key(|one| (issue_of(one).1.updated_at, issue_of(one).1.number)),
         Some("comments") => found.sort_by_key(|one| {
             let (repository, issue) = issue_of(one);
-            (repository.comments_of(issue.number).count(), issue.number)
+            (repository.list_comments(issue.number).count(), issue.number)
         }),
         _ => found.sort_by_key(|one| (issue_of(one).1.created_at, issue_of(one).1.number)),
     }
@@ -100,7 +100,7 @@ fn list_repository_issues(call: &mut OperationCall<'_>) -> OperationResult {
     ensure_issues_enabled(repository)?;
     if let Some(state) = call.query.get("state").filter(|state| !["open", "closed", "all"].contains(state)) {
         let value = json!({"resource": "Issue", "field": "state", "code": "invalid", "value": state});
-        return Err(OperationError::validation_of(value));
+        return Err(OperationError::validation_with_detail(value));
     }
     let mut found: Vec<_> = repository
         .issues

@@ -45,9 +45,9 @@ pub(super) const ROUTES: &[OperationRoute] = &[
 ];
 
 /// Maximum length of a title in characters.
-const MAX_TITLE: usize = 256;
+const MAX_TITLE_CHARS: usize = 256;
 /// Maximum length of a body or a comment in characters.
-pub(super) const MAX_BODY: usize = 65_536;
+pub(super) const MAX_BODY_CHARS: usize = 65_536;
 
 /// Returns 410 if issues are disabled.
 pub(super) fn ensure_issues_enabled(repository: &Repository) -> Result<(), OperationError> {
@@ -106,7 +106,7 @@ impl IssueFields {
             Some(number) if repository.milestones.contains_key(&number) => Some(Some(number)),
             Some(number) => {
                 let error = json!({"resource": "Issue", "field": "milestone", "code": "invalid", "value": number});
-                return Err(OperationError::validation_of(error));
+                return Err(OperationError::validation_with_detail(error));
             }
             None => fields.is_null("milestone").then_some(None),
         };
@@ -137,7 +137,7 @@ fn resolve_assignees(
         let account = account.filter(|account| access::can_be_assigned(call.state, repository, *account));
         let Some(account) = account else {
             let error = json!({"resource": "Issue", "field": "assignees", "code": "invalid", "value": name});
-            return Err(OperationError::validation_of(error));
+            return Err(OperationError::validation_with_detail(error));
         };
         if !found.contains(&account) {
             found.push(account);
@@ -148,11 +148,11 @@ fn resolve_assignees(
 }
 
 /// Trims and validates a title, also for pull requests; `resource` is the name in the error.
-pub(super) fn valid_title(title: &str, resource: &str) -> Result<String, OperationError> {
+pub(super) fn clean_title(title: &str, resource: &str) -> Result<String, OperationError> {
     if title.trim().is_empty() {
         return Err(OperationError::validation(resource, "title", "missing_field"));
     }
-    if title.chars().count() > MAX_TITLE {
+    if title.chars().count() > MAX_TITLE_CHARS {
         return Err(OperationError::custom_validation(
             resource,
             Some("title"),
@@ -163,8 +163,8 @@ pub(super) fn valid_title(title: &str, resource: &str) -> Result<String, Operati
 }
 
 /// Checks the length of a body; 422 beyond the limit.
-pub(super) fn valid_body(body: &str, resource: &str) -> Result<(), OperationError> {
-    if body.chars().count() > MAX_BODY {
+pub(super) fn check_body_length(body: &str, resource: &str) -> Result<(), OperationError> {
+    if body.chars().count() > MAX_BODY_CHARS {
         return Err(OperationError::custom_validation(
             resource,
             Some("body"),
@@ -176,7 +176,7 @@ pub(super) fn valid_body(body: &str, resource: &str) -> Result<(), OperationErro
 
 /// Anyone who can see the repository may open an issue.
 fn create_issue(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.require_repository(RequiredAccess::TakePart)?;
+    let id = call.require_repository(RequiredAccess::Participate)?;
     let author = call.require_account()?;
     let fields = call.body_fields()?;
     ensure_issues_enabled(call.repo(id)?)?;
@@ -185,9 +185,9 @@ fn create_issue(call: &mut OperationCall<'_>) -> OperationResult {
         Some(Value::Number(number)) => number.to_string(),
         _ => fields.required_text("title")?.to_owned(),
     };
-    let title = valid_title(&title, "Issue")?;
+    let title = clean_title(&title, "Issue")?;
     let body = fields.clearable_text("body")?.flatten();
-    valid_body(body.as_deref().unwrap_or_default(), "Issue")?;
+    check_body_length(body.as_deref().unwrap_or_default(), "Issue")?;
     let mut wanted = IssueFields::read(call, id, &fields)?;
     let repository = call.repo(id)?;
     if access::resolve_permission(call.state, call.actor.as_ref(), repository) < Some(RepositoryPermission::Triage) {
@@ -214,7 +214,7 @@ fn touch_repository(call: &mut OperationCall<'_>, id: RepositoryId) -> Result<()
 
 /// Authors may change title, body and state of their own issues; everything else needs triage permission.
 fn update_issue(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.require_repository(RequiredAccess::TakePart)?;
+    let id = call.require_repository(RequiredAccess::Participate)?;
     let number = find_issue_number(call, id)?;
     let by = call.require_account()?;
     let fields = call.body_fields()?;
@@ -222,11 +222,11 @@ fn update_issue(call: &mut OperationCall<'_>) -> OperationResult {
     let issue = repository.issues.get(&number).ok_or_else(OperationError::not_found)?;
     let right = access::resolve_permission(call.state, call.actor.as_ref(), repository);
     if right < Some(RepositoryPermission::Triage) && issue.author != by {
-        return Err(OperationError::out_of_reach());
+        return Err(OperationError::token_lacks_permission());
     }
-    let title = fields.text("title")?.map(|title| valid_title(title, "Issue")).transpose()?;
+    let title = fields.text("title")?.map(|title| clean_title(title, "Issue")).transpose()?;
     let body = fields.clearable_text("body")?;
-    valid_body(body.as_ref().and_then(Option::as_deref).unwrap_or_default(), "Issue")?;
+    check_body_length(body.as_ref().and_then(Option::as_deref).unwrap_or_default(), "Issue")?;
     let mut wanted = IssueFields::read(call, id, &fields)?;
     if right < Some(RepositoryPermission::Triage) {
         wanted = IssueFields { labels: None, assignees: None, milestone: None };

@@ -49,9 +49,9 @@ pub(super) const ROUTES: &[OperationRoute] = &[
 ];
 
 /// The color of labels that are created without one, grey.
-const COLOR: &str = "ededed";
+const DEFAULT_LABEL_COLOR: &str = "ededed";
 /// Maximum length of a name in characters.
-const MAX_CHARACTERS: usize = 50;
+const MAX_LABEL_NAME_CHARS: usize = 50;
 
 /// Sorted by name.
 fn list_labels(call: &mut OperationCall<'_>) -> OperationResult {
@@ -63,18 +63,18 @@ fn list_labels(call: &mut OperationCall<'_>) -> OperationResult {
 }
 
 /// Returns 422 for a blank or long name.
-fn valid_name(name: &str) -> Result<(), OperationError> {
+fn check_label_name(name: &str) -> Result<(), OperationError> {
     if name.trim().is_empty() {
         return Err(OperationError::validation("Label", "name", "missing_field"));
     }
-    if name.chars().count() > MAX_CHARACTERS || name.contains(char::is_control) {
+    if name.chars().count() > MAX_LABEL_NAME_CHARS || name.contains(char::is_control) {
         return Err(OperationError::validation("Label", "name", "invalid"));
     }
     Ok(())
 }
 
 /// Parses six hexadecimal digits; 422 with a leading `#`, which agents often send.
-fn valid_color(color: &str) -> Result<String, OperationError> {
+fn parse_color(color: &str) -> Result<String, OperationError> {
     if color.len() == 6 && color.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Ok(color.to_ascii_lowercase());
     }
@@ -86,8 +86,8 @@ fn create_label(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Push)?;
     let fields = call.body_fields()?;
     let name = fields.required_text("name")?;
-    valid_name(name)?;
-    let color = valid_color(fields.text("color")?.unwrap_or(COLOR))?;
+    check_label_name(name)?;
+    let color = parse_color(fields.text("color")?.unwrap_or(DEFAULT_LABEL_COLOR))?;
     let description = fields.text("description")?.map(str::to_owned);
     if call.repo(id)?.label_by_name(name).is_some() {
         return Err(OperationError::validation("Label", "name", "already_exists"));
@@ -124,10 +124,10 @@ fn update_label(call: &mut OperationCall<'_>) -> OperationResult {
     let label = find_label(call, id)?;
     // Older clients send the new name as `name`.
     let new_name = fields.text("new_name")?.or(fields.text("name")?).map(str::to_owned);
-    let color = fields.text("color")?.map(valid_color).transpose()?;
+    let color = fields.text("color")?.map(parse_color).transpose()?;
     let description = fields.clearable_text("description")?;
     if let Some(name) = &new_name {
-        valid_name(name)?;
+        check_label_name(name)?;
         if call.repo(id)?.label_by_name(name).is_some_and(|other| other.id != label) {
             return Err(OperationError::validation("Label", "name", "already_exists"));
         }
@@ -159,7 +159,7 @@ pub(super) fn parse_label_names(items: &[Value]) -> Result<Vec<String>, Operatio
     for item in items {
         let name = item.as_str().or_else(|| item.get("name")?.as_str());
         let name = name.ok_or_else(|| OperationError::wrong_type("labels", item, "a string"))?;
-        valid_name(name)?;
+        check_label_name(name)?;
         if !found.iter().any(|known| known.to_lowercase() == name.to_lowercase()) {
             found.push(name.to_owned());
         }
@@ -183,7 +183,7 @@ pub(super) fn ensure_labels(
         let label = IssueLabel {
             id: label_id,
             name: name.clone(),
-            color: COLOR.to_owned(),
+            color: DEFAULT_LABEL_COLOR.to_owned(),
             description: None,
             is_default: false,
         };

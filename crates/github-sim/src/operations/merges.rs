@@ -36,11 +36,11 @@ fn merge_branches(call: &mut OperationCall<'_>) -> OperationResult {
     if is_ancestor(objects, head, base) {
         return Ok(OperationReply::no_content());
     }
-    writing::may_change_branch(call, id, &base_name)?;
+    writing::check_may_change_branch(call, id, &base_name)?;
     let plan = merging::plan_merge(objects, base, head).map_err(|_| OperationError::new(409, "Merge conflict"))?;
     let message = message.unwrap_or_else(|| format!("Merge {head_name} into {base_name}"));
     let (author, committer) = (
-        writing::signature_of(call.state, call.require_account()?, call.now()),
+        writing::account_signature(call.state, call.require_account()?, call.now()),
         writing::build_github_signature(call.now()),
     );
     let made = merging::merge_commit(call.objects_mut(id)?, plan, (base, head), (author, committer), message);

@@ -78,7 +78,12 @@ fn read_milestone_state(call: &OperationCall<'_>) -> Result<Option<IssueState>, 
 }
 
 /// Refuses an empty title, and one that another milestone has. Titles are case-sensitive.
-fn free_title(call: &OperationCall<'_>, id: RepositoryId, title: &str, own: Option<u64>) -> Result<(), OperationError> {
+fn check_milestone_title(
+    call: &OperationCall<'_>,
+    id: RepositoryId,
+    title: &str,
+    own: Option<u64>,
+) -> Result<(), OperationError> {
     if title.trim().is_empty() {
         return Err(OperationError::validation("Milestone", "title", "missing_field"));
     }
@@ -91,7 +96,7 @@ fn create_milestone(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Push)?;
     let fields = call.body_fields()?;
     let title = fields.required_text("title")?.to_owned();
-    free_title(call, id, &title, None)?;
+    check_milestone_title(call, id, &title, None)?;
     let description = fields.clearable_text("description")?.flatten();
     let due_on = fields.time("due_on")?;
     let state = read_milestone_state(call)?.unwrap_or(IssueState::Open);
@@ -132,7 +137,7 @@ fn update_milestone(call: &mut OperationCall<'_>) -> OperationResult {
     let mut milestone = find_milestone(call, id)?;
     let fields = call.body_fields()?;
     if let Some(title) = fields.text("title")? {
-        free_title(call, id, title, Some(milestone.number))?;
+        check_milestone_title(call, id, title, Some(milestone.number))?;
         title.clone_into(&mut milestone.title);
     }
     milestone.description = fields.clearable_text("description")?.unwrap_or(milestone.description);

@@ -29,7 +29,7 @@ pub(super) const ROUTES: &[OperationRoute] = &[
         "/repos/{owner}/{repo}/pulls/{pull_number}/merge",
         "pulls/check-if-merged",
         "pulls/pulls#check-if-a-pull-request-has-been-merged",
-        is_merged,
+        check_if_merged,
     ),
     define_route(
         Put,
@@ -48,14 +48,14 @@ pub(super) const ROUTES: &[OperationRoute] = &[
 ];
 
 /// 204 or 404, without a body.
-fn is_merged(call: &mut OperationCall<'_>) -> OperationResult {
+fn check_if_merged(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let (_, _, pull) = pulls::find_pull_request(call, id)?;
     if pull.merged.is_some() { Ok(OperationReply::no_content()) } else { Err(OperationError::not_found()) }
 }
 
 /// Builds GitHub's error for closed pull requests, drafts and conflicts alike.
-fn not_mergeable() -> OperationError {
+fn not_mergeable_error() -> OperationError {
     OperationError::new(405, "Pull Request is not mergeable")
 }
 
@@ -72,7 +72,7 @@ fn merge_pull_request(call: &mut OperationCall<'_>) -> OperationResult {
     let (repository, issue, pull) = pulls::find_pull_request(call, id)?;
     let (base, head) = (call.state.pull_base(repository, issue, pull), call.state.pull_head(issue, pull));
     if !issue.is_open() || pull.draft {
-        return Err(not_mergeable());
+        return Err(not_mergeable_error());
     }
     // A client that names the reviewed head does not merge commits that were pushed since.
     if sha.is_some_and(|sha| sha != head.to_string()) {
@@ -93,10 +93,10 @@ fn merge_pull_request(call: &mut OperationCall<'_>) -> OperationResult {
     }
     check_branch_protection(call, repository, issue, pull)?;
     // Planned before anything is written: a conflict must leave no trace.
-    let plan = merging::plan_merge(call.objects(id)?, base, head).map_err(|_| not_mergeable())?;
+    let plan = merging::plan_merge(call.objects(id)?, base, head).map_err(|_| not_mergeable_error())?;
     let messages = MergeMessageBuilder::for_pull_request(call, id, title, text)?;
     let (author, committer) =
-        (writing::signature_of(call.state, by, call.now()), writing::build_github_signature(call.now()));
+        (writing::account_signature(call.state, by, call.now()), writing::build_github_signature(call.now()));
     let base_name = pull.base.clone();
     let number = issue.number;
     let objects = call.objects_mut(id)?;
@@ -106,14 +106,14 @@ fn merge_pull_request(call: &mut OperationCall<'_>) -> OperationResult {
             let message = messages.build_squash_message();
             objects.insert(GitObject::Commit(GitCommit { tree, parents: vec![base], author, committer, message }))
         }
-        "rebase" => merging::rebase_commits(objects, base, head, &committer).map_err(|_| not_mergeable())?,
+        "rebase" => merging::rebase_commits(objects, base, head, &committer).map_err(|_| not_mergeable_error())?,
         _ => merging::merge_commit(objects, plan, (base, head), (author, committer), messages.build_merge_message()),
     };
     // Recorded before the branch moves, so that the stored base is the one before the merge.
     close_as_merged(call, id, number, by, made)?;
     writing::move_branch(call.state, id, &base_name, made);
     close_issues(call, id, number, by, &base_name)?;
-    delete_head(call, id, by)?;
+    delete_merged_branch(call, id, by)?;
     Ok(OperationReply::ok(json!({"sha": made, "merged": true, "message": "Pull Request successfully merged"})))
 }
 
@@ -142,7 +142,7 @@ fn close_as_merged(
 ) -> Result<(), OperationError> {
     writing::close_issue_or_pull(call.state, id, number, by, None);
     let at = call.now();
-    pulls::existing_mut(call, id)?.merged = Some(PullRequestMerge { at, by, commit });
+    pulls::find_pull_request_mut(call, id)?.merged = Some(PullRequestMerge { at, by, commit });
     Ok(())
 }
 
@@ -223,7 +223,7 @@ fn close_issues(
     let messages = commits.into_iter().filter_map(|id| objects.commit(id)).map(|commit| commit.message.as_str());
     let texts: Vec<&str> = issue.body.as_deref().into_iter().chain([issue.title.as_str()]).chain(messages).collect();
     let full_name = call.state.full_name(repository);
-    let mut named: Vec<u64> = texts.iter().flat_map(|text| closing_numbers(text, &full_name)).collect();
+    let mut named: Vec<u64> = texts.iter().flat_map(|text| parse_closing_numbers(text, &full_name)).collect();
     named.sort_unstable();
     named.dedup();
     let is_open_issue = |one: &u64| {
@@ -238,7 +238,7 @@ fn close_issues(
 
 /// Finds `Fixes #5`, `closes: octo/demo#5` and GitHub's other closing keywords, in any case. Issues of other
 /// repositories are ignored.
-fn closing_numbers(text: &str, full_name: &str) -> Vec<u64> {
+fn parse_closing_numbers(text: &str, full_name: &str) -> Vec<u64> {
     const WORDS: [&str; 9] = ["close", "closes", "closed", "fix", "fixes", "fixed", "resolve", "resolves", "resolved"];
     let words: Vec<&str> = text.split_whitespace().collect();
     let names = |word: &str| {
@@ -256,7 +256,7 @@ fn closing_numbers(text: &str, full_name: &str) -> Vec<u64> {
 
 /// Deletes the head branch if the repository is configured so. Branches of forks, default and protected branches
 /// stay.
-fn delete_head(
+fn delete_merged_branch(
     call: &mut OperationCall<'_>,
     id: RepositoryId,
     by: crate::state::AccountId,
@@ -294,7 +294,7 @@ fn update_branch(call: &mut OperationCall<'_>) -> OperationResult {
     let (branch, base_name) = (pull.head.branch.clone(), pull.base.clone());
     let message = format!("Merge branch '{base_name}' into {branch}");
     let (author, committer) =
-        (writing::signature_of(call.state, by, call.now()), writing::build_github_signature(call.now()));
+        (writing::account_signature(call.state, by, call.now()), writing::build_github_signature(call.now()));
     let made = merging::merge_commit(call.objects_mut(id)?, plan, (head, base), (author, committer), message);
     writing::move_branch(call.state, from, &branch, made);
     let url = format!("{}/pulls/{}", call.view().repository_url(call.repo(id)?), call.path_argument("pull_number"));
@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn words_that_close() {
-        let numbers = |text: &str| closing_numbers(text, "octo/demo");
+        let numbers = |text: &str| parse_closing_numbers(text, "octo/demo");
         assert_eq!(numbers("Fixes #5"), [5]);
         assert_eq!(numbers("This closes: #7, and resolves #8."), [7, 8]);
         assert_eq!(numbers("(fixed octo/demo#9)"), [9]);

@@ -85,7 +85,7 @@ pub(super) fn find_pull_request<'c>(
 }
 
 /// Finds the pull request in the path, for changes.
-pub(super) fn existing_mut<'c>(
+pub(super) fn find_pull_request_mut<'c>(
     call: &'c mut OperationCall<'_>,
     id: RepositoryId,
 ) -> Result<&'c mut PullRequest, OperationError> {
@@ -136,7 +136,7 @@ fn get_pull_request(call: &mut OperationCall<'_>) -> OperationResult {
             let objects = call.objects(id)?;
             let mails = view.pull_commits(repository, issue, pull).into_iter().filter_map(|id| {
                 let commit = objects.commit(id)?;
-                Some(super::compare::format_patch_mail(id, commit, &view.changes_of(repository, commit)))
+                Some(super::compare::format_patch_mail(id, commit, &view.commit_changes(repository, commit)))
             });
             let text: String = mails.collect();
             Ok(OperationReply::from_bytes("application/vnd.github.patch; charset=utf-8", text.into_bytes()))
@@ -201,7 +201,7 @@ fn find_head(
 /// Opens a pull request, or turns an open issue into one (`issue`). Mergeability is null at first, since GitHub
 /// computes it later.
 fn create_pull_request(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.require_repository(RequiredAccess::TakePart)?;
+    let id = call.require_repository(RequiredAccess::Participate)?;
     let author = call.require_account()?;
     let fields = call.body_fields()?;
     let head = fields.required_text("head")?;
@@ -210,18 +210,18 @@ fn create_pull_request(call: &mut OperationCall<'_>) -> OperationResult {
     let from_issue = fields.number("issue")?;
     let title = match from_issue {
         Some(_) => None,
-        None => Some(issues::valid_title(fields.required_text("title")?, "PullRequest")?),
+        None => Some(issues::clean_title(fields.required_text("title")?, "PullRequest")?),
     };
     let body = fields.clearable_text("body")?.flatten();
-    issues::valid_body(body.as_deref().unwrap_or_default(), "PullRequest")?;
+    issues::check_body_length(body.as_deref().unwrap_or_default(), "PullRequest")?;
     let draft = fields.flag("draft")?.unwrap_or(false);
     let maintainer_can_modify = fields.flag("maintainer_can_modify")?.unwrap_or(true);
     let head_repo = fields.text("head_repo")?;
     let repository = call.repo(id)?;
     let base_sha = repository.branch_head(&base).ok_or_else(|| invalid_pull_field("base"))?;
     let head = find_head(call, repository, head, head_repo)?;
-    may_open(call, repository, &head)?;
-    check_ends(call, repository, &head, &base, base_sha)?;
+    check_may_open(call, repository, &head)?;
+    check_pull_branches(call, repository, &head, &base, base_sha)?;
     if let Some(number) = from_issue
         && !repository.issues.get(&number).is_some_and(|issue| issue.pull.is_none() && issue.is_open())
     {
@@ -259,16 +259,16 @@ fn create_pull_request(call: &mut OperationCall<'_>) -> OperationResult {
 }
 
 /// Checks for push access to the head or to the base repository.
-fn may_open(call: &OperationCall<'_>, repository: &Repository, head: &PullHead) -> Result<(), OperationError> {
+fn check_may_open(call: &OperationCall<'_>, repository: &Repository, head: &PullHead) -> Result<(), OperationError> {
     let from = head.repository.and_then(|id| call.state.repository(id)).unwrap_or(repository);
     let pushes = |one: &Repository| {
         access::resolve_permission(call.state, call.actor.as_ref(), one) >= Some(RepositoryPermission::Push)
     };
-    if pushes(from) || pushes(repository) { Ok(()) } else { Err(OperationError::out_of_reach()) }
+    if pushes(from) || pushes(repository) { Ok(()) } else { Err(OperationError::token_lacks_permission()) }
 }
 
 /// Returns 422 if an open pull request for the same branches exists, or if the head has no commits beyond the base.
-fn check_ends(
+fn check_pull_branches(
     call: &OperationCall<'_>,
     repository: &Repository,
     head: &PullHead,
@@ -302,18 +302,18 @@ fn check_ends(
 
 /// Authors and accounts with triage permission may change title, body, base and state.
 fn update_pull_request(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.require_repository(RequiredAccess::TakePart)?;
+    let id = call.require_repository(RequiredAccess::Participate)?;
     let by = call.require_account()?;
     let fields = call.body_fields()?;
     let (repository, issue, pull) = find_pull_request(call, id)?;
     let number = issue.number;
     let right = access::resolve_permission(call.state, call.actor.as_ref(), repository);
     if right < Some(RepositoryPermission::Triage) && issue.author != by {
-        return Err(OperationError::out_of_reach());
+        return Err(OperationError::token_lacks_permission());
     }
-    let title = fields.text("title")?.map(|title| issues::valid_title(title, "PullRequest")).transpose()?;
+    let title = fields.text("title")?.map(|title| issues::clean_title(title, "PullRequest")).transpose()?;
     let body = fields.clearable_text("body")?;
-    issues::valid_body(body.as_ref().and_then(Option::as_deref).unwrap_or_default(), "PullRequest")?;
+    issues::check_body_length(body.as_ref().and_then(Option::as_deref).unwrap_or_default(), "PullRequest")?;
     let base = fields.text("base")?.map(str::to_owned);
     if let Some(base) = &base
         && repository.branch_head(base).is_none()
@@ -322,7 +322,7 @@ fn update_pull_request(call: &mut OperationCall<'_>) -> OperationResult {
     }
     let change = StateChange::read(&fields, issue)?;
     if matches!(change, StateChange::Reopen) {
-        may_reopen(call, pull)?;
+        check_may_reopen(call, pull)?;
     }
     let modify = fields.flag("maintainer_can_modify")?;
     let now = call.now();
@@ -343,7 +343,7 @@ fn update_pull_request(call: &mut OperationCall<'_>) -> OperationResult {
 }
 
 /// Returns 422 if the head branch no longer exists.
-fn may_reopen(call: &OperationCall<'_>, pull: &PullRequest) -> Result<(), OperationError> {
+fn check_may_reopen(call: &OperationCall<'_>, pull: &PullRequest) -> Result<(), OperationError> {
     let from = pull.head.repository.and_then(|id| call.state.repository(id));
     if from.is_some_and(|from| from.branch_head(&pull.head.branch).is_some()) {
         return Ok(());
@@ -353,7 +353,7 @@ fn may_reopen(call: &OperationCall<'_>, pull: &PullRequest) -> Result<(), Operat
     detail.insert("code".to_owned(), json!("invalid"));
     detail.insert("field".to_owned(), json!("state"));
     detail.insert("message".to_owned(), json!(format!("The {} branch was deleted.", pull.head.branch)));
-    Err(OperationError::validation_of(Value::Object(detail)))
+    Err(OperationError::validation_with_detail(Value::Object(detail)))
 }
 
 /// Finds the commit that a review comment refers to.

@@ -66,7 +66,7 @@ pub(super) const ROUTES: &[OperationRoute] = &[
 ];
 
 /// Returns the full name of the reference in the path: `heads/x` and `refs/heads/x` are both accepted.
-fn full_name(call: &OperationCall<'_>) -> String {
+fn reference_name(call: &OperationCall<'_>) -> String {
     let name = call.path_argument("ref").trim_matches('/');
     if name.starts_with("refs/") { name.to_owned() } else { format!("refs/{name}") }
 }
@@ -74,7 +74,7 @@ fn full_name(call: &OperationCall<'_>) -> String {
 /// 404 for a prefix of several references: the old behaviour of returning a list is gone on GitHub.
 fn get_reference(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
-    let name = full_name(call);
+    let name = reference_name(call);
     let repository = call.repo(id)?;
     if repository.is_empty() {
         return Err(OperationError::empty_repository());
@@ -86,7 +86,7 @@ fn get_reference(call: &mut OperationCall<'_>) -> OperationResult {
 /// All references with this prefix; an empty list if there are none. 409 for an empty repository.
 fn list_matching_references(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
-    let begin = full_name(call);
+    let begin = reference_name(call);
     let repository = call.repo(id)?;
     if repository.is_empty() {
         return Err(OperationError::empty_repository());
@@ -131,7 +131,7 @@ fn create_reference(call: &mut OperationCall<'_>) -> OperationResult {
     if repository.refs.contains_key(name) {
         return Err(OperationError::new(422, "Reference already exists"));
     }
-    if !writing::ref_has_room(repository, name) {
+    if !writing::is_ref_name_free(repository, name) {
         return Err(OperationError::new(422, "Reference cannot be created: another one is in its way"));
     }
     match name.strip_prefix("refs/heads/") {
@@ -148,15 +148,15 @@ fn create_reference(call: &mut OperationCall<'_>) -> OperationResult {
 
 /// Finds the reference in the path. 422 instead of 404 if it is unknown, as GitHub does for writes.
 fn find_reference(call: &OperationCall<'_>, id: RepositoryId) -> Result<(String, ObjectId), OperationError> {
-    let name = full_name(call);
+    let name = reference_name(call);
     let found = call.repo(id)?.refs.get(&name).copied();
     Ok((name, found.ok_or_else(|| OperationError::new(422, "Reference does not exist"))?))
 }
 
 /// Checks branch protection, with status 422 instead of 409.
-fn may_change(call: &OperationCall<'_>, id: RepositoryId, name: &str) -> Result<(), OperationError> {
+fn check_may_change_reference(call: &OperationCall<'_>, id: RepositoryId, name: &str) -> Result<(), OperationError> {
     let Some(branch) = name.strip_prefix("refs/heads/") else { return Ok(()) };
-    writing::may_change_branch(call, id, branch).map_err(|error| OperationError { status: 422, ..error })
+    writing::check_may_change_branch(call, id, branch).map_err(|error| OperationError { status: 422, ..error })
 }
 
 /// Without `force`, only fast-forwards are allowed.
@@ -167,7 +167,7 @@ fn update_reference(call: &mut OperationCall<'_>) -> OperationResult {
     let force = fields.flag("force")?.unwrap_or(false);
     let (name, now_at) = find_reference(call, id)?;
     let target = find_target_commit(call, id, sha)?;
-    may_change(call, id, &name)?;
+    check_may_change_reference(call, id, &name)?;
     if !force && !is_ancestor(call.objects(id)?, now_at, target) {
         return Err(OperationError::new(422, "Update is not a fast forward"));
     }

@@ -38,7 +38,7 @@ pub(super) const ROUTES: &[OperationRoute] = &[
         "/repos/{owner}/{repo}/releases/tags/{tag*}",
         "repos/get-release-by-tag",
         "releases/releases#get-a-release-by-tag-name",
-        by_tag,
+        get_release_by_tag,
     ),
     define_route(
         Get,
@@ -143,7 +143,7 @@ fn plan_release_tag(
     }
     let full = format!("refs/tags/{name}");
     let commit =
-        writing::find_commit(call.state, repository, target).filter(|_| writing::ref_has_room(repository, &full));
+        writing::find_commit(call.state, repository, target).filter(|_| writing::is_ref_name_free(repository, &full));
     let commit = commit.ok_or_else(|| OperationError::validation("Release", "target_commitish", "invalid"))?;
     Ok(Some((full, commit)))
 }
@@ -158,7 +158,7 @@ fn get_latest_release(call: &mut OperationCall<'_>) -> OperationResult {
 }
 
 /// Drafts have no tag yet, so they are not found.
-fn by_tag(call: &mut OperationCall<'_>) -> OperationResult {
+fn get_release_by_tag(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
     let tag = call.path_argument("tag");

@@ -28,7 +28,7 @@ pub(super) const ROUTES: &[OperationRoute] = &[
         "/user/repos",
         "repos/create-for-authenticated-user",
         "repos/repos#create-a-repository-for-the-authenticated-user",
-        create_own,
+        create_own_repository,
     ),
     define_route(
         Post,
@@ -71,7 +71,7 @@ pub(super) fn find_organization(call: &OperationCall<'_>) -> Result<AccountId, O
 }
 
 /// Creates a repository in the account of the caller.
-fn create_own(call: &mut OperationCall<'_>) -> OperationResult {
+fn create_own_repository(call: &mut OperationCall<'_>) -> OperationResult {
     let account = call.require_account()?;
     create_repository(call, account)
 }
@@ -91,14 +91,14 @@ fn create_in_org(call: &mut OperationCall<'_>) -> OperationResult {
 }
 
 /// Checks the scopes that GitHub requires: `repo`, or `public_repo` for public repositories.
-fn may_create(call: &OperationCall<'_>, private: bool) -> Result<(), OperationError> {
+fn check_may_create(call: &OperationCall<'_>, private: bool) -> Result<(), OperationError> {
     let reach = call.actor.as_ref().map(|actor| &actor.reach);
     let allowed = match reach {
         Some(TokenAccess::Scopes(scopes)) => scopes.contains("repo") || (scopes.contains("public_repo") && !private),
         // Fine-grained tokens are limited to existing repositories here.
         Some(TokenAccess::Repositories(_)) | None => false,
     };
-    if allowed { Ok(()) } else { Err(OperationError::out_of_reach()) }
+    if allowed { Ok(()) } else { Err(OperationError::token_lacks_permission()) }
 }
 
 /// Replaces invalid characters of a name by hyphens and cuts it at 100, as GitHub does.
@@ -108,7 +108,7 @@ pub(super) fn clean_name(name: &str) -> String {
 }
 
 /// Builds GitHub's 422, with a special message.
-pub(super) fn name_is_taken() -> OperationError {
+pub(super) fn name_taken_error() -> OperationError {
     let mut error =
         OperationError::custom_validation("Repository", Some("name"), "name already exists on this account");
     error.message = "Repository creation failed.".to_owned();
@@ -116,7 +116,7 @@ pub(super) fn name_is_taken() -> OperationError {
 }
 
 /// Cleans a name and refuses reserved ones.
-fn valid_name(name: &str) -> Result<String, OperationError> {
+fn clean_repository_name(name: &str) -> Result<String, OperationError> {
     let cleaned = clean_name(name);
     if cleaned.is_empty() || cleaned == "." || cleaned == ".." || cleaned.to_lowercase().ends_with(".git") {
         let mut error =
@@ -130,11 +130,11 @@ fn valid_name(name: &str) -> Result<String, OperationError> {
 /// Creates a repository: empty, or with a README if `auto_init` is set.
 fn create_repository(call: &mut OperationCall<'_>, owner: AccountId) -> OperationResult {
     let fields = call.body_fields()?;
-    let name = valid_name(fields.required_text("name")?)?;
+    let name = clean_repository_name(fields.required_text("name")?)?;
     let private = fields.flag("private")?.unwrap_or(fields.text("visibility")? == Some("private"));
-    may_create(call, private)?;
+    check_may_create(call, private)?;
     if call.state.repository_by_name(call.state.login(owner), &name).is_some() {
-        return Err(name_is_taken());
+        return Err(name_taken_error());
     }
     let settings = RepositorySettings::read(&fields)?;
     let auto_init = fields.flag("auto_init")?.unwrap_or(false);
@@ -165,7 +165,7 @@ fn create_initial_commit(
         None => format!("# {name}\n"),
     };
     let now = call.now();
-    let who = writing::signature_of(call.state, by, now);
+    let who = writing::account_signature(call.state, by, now);
     let objects = call.objects_mut(id)?;
     let leaf = TreeLeaf { mode: GitFileMode::File, id: objects.insert(GitObject::Blob(text.into_bytes())) };
     let tree = edit_tree(objects, EMPTY_TREE, &BTreeMap::from([("README.md".to_owned(), Some(leaf))]));
@@ -249,12 +249,12 @@ fn update_repository(call: &mut OperationCall<'_>) -> OperationResult {
         Some(visibility) => Some(visibility != "public"),
         None => fields.flag("private")?,
     };
-    let name = fields.text("name")?.map(valid_name).transpose()?;
+    let name = fields.text("name")?.map(clean_repository_name).transpose()?;
     let repository = call.repo(id)?;
     if let Some(name) = &name {
         let owner = call.state.login(repository.owner);
         if call.state.repository_by_name(owner, name).is_some_and(|other| other != id) {
-            return Err(name_is_taken());
+            return Err(name_taken_error());
         }
     }
     // An empty repository may name a default branch that does not exist yet.

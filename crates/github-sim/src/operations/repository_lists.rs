@@ -15,21 +15,21 @@ pub(super) const ROUTES: &[OperationRoute] = &[
         "/user/repos",
         "repos/list-for-authenticated-user",
         "repos/repos#list-repositories-for-the-authenticated-user",
-        list_own,
+        list_own_repositories,
     ),
     define_route(
         Get,
         "/users/{username}/repos",
         "repos/list-for-user",
         "repos/repos#list-repositories-for-a-user",
-        list_of_user,
+        list_user_repositories,
     ),
     define_route(
         Get,
         "/orgs/{org}/repos",
         "repos/list-for-org",
         "repos/repos#list-organization-repositories",
-        list_of_org,
+        list_organization_repositories,
     ),
 ];
 
@@ -55,7 +55,7 @@ fn sort_repositories<'s>(
 }
 
 /// By `affiliation`, `visibility` or the older `type`, which cannot be combined with them (422).
-fn list_own(call: &mut OperationCall<'_>) -> OperationResult {
+fn list_own_repositories(call: &mut OperationCall<'_>) -> OperationResult {
     let account = call.require_account()?;
     let query = &call.query;
     if query.has("type") && (query.has("visibility") || query.has("affiliation")) {
@@ -88,14 +88,14 @@ fn list_own(call: &mut OperationCall<'_>) -> OperationResult {
 }
 
 /// Works for organizations as well.
-fn list_of_user(call: &mut OperationCall<'_>) -> OperationResult {
+fn list_user_repositories(call: &mut OperationCall<'_>) -> OperationResult {
     let found = call.state.account_by_login(call.path_argument("username"));
     let account = found.ok_or_else(OperationError::not_found)?.id;
     list_owned(call, account)
 }
 
 /// `type` selects public, private, forks or sources.
-fn list_of_org(call: &mut OperationCall<'_>) -> OperationResult {
+fn list_organization_repositories(call: &mut OperationCall<'_>) -> OperationResult {
     let account = find_organization(call)?;
     let wanted = call.query.get("type").unwrap_or("all");
     let fits = |one: &&Repository| match wanted {

@@ -29,7 +29,7 @@ pub(super) const ROUTES: &[OperationRoute] = &[
         "/repos/{owner}/{repo}/pulls/{pull_number}/reviews/{review_id}/comments",
         "pulls/list-comments-for-review",
         "pulls/reviews#list-comments-for-a-pull-request-review",
-        of_review,
+        list_comments_of_review,
     ),
 ];
 
@@ -45,7 +45,7 @@ fn list_review_comments(call: &mut OperationCall<'_>) -> OperationResult {
 }
 
 /// 404 if the review does not belong to the pull request.
-fn of_review(call: &mut OperationCall<'_>) -> OperationResult {
+fn list_comments_of_review(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let review = call.path_number("review_id")?;
     let (repository, issue, pull) = pulls::find_pull_request(call, id)?;
@@ -58,7 +58,7 @@ fn of_review(call: &mut OperationCall<'_>) -> OperationResult {
 
 /// A single comment creates a review of its own, as on GitHub.
 fn create_review_comment(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.require_repository(RequiredAccess::TakePart)?;
+    let id = call.require_repository(RequiredAccess::Participate)?;
     let author = call.require_account()?;
     let body = call.json_body()?;
     let fields = call.body_fields()?;
@@ -89,7 +89,7 @@ fn create_review_comment(call: &mut OperationCall<'_>) -> OperationResult {
         commit,
         submitted_at: Some(now),
     };
-    let pull = pulls::existing_mut(call, id)?;
+    let pull = pulls::find_pull_request_mut(call, id)?;
     pull.reviews.push(review);
     pull.review_comments.push(comment.clone());
     reviews::touch_pull_request(call, id)?;

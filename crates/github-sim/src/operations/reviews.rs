@@ -93,7 +93,7 @@ fn list_reviews(call: &mut OperationCall<'_>) -> OperationResult {
 }
 
 /// Returns the state that an event leads to; without an event the review stays pending.
-fn state_of(event: Option<&str>) -> ReviewState {
+fn parse_review_event(event: Option<&str>) -> ReviewState {
     match event {
         Some("APPROVE") => ReviewState::Approved,
         Some("REQUEST_CHANGES") => ReviewState::ChangesRequested,
@@ -107,7 +107,7 @@ const EVENTS: [&str; 3] = ["APPROVE", "REQUEST_CHANGES", "COMMENT"];
 
 /// Checks whether a review is allowed. Authors can neither approve nor request changes on their own pull request. A
 /// request for changes needs a body; a comment needs a body or line comments.
-fn may_say(state: ReviewState, is_author: bool, body: &str, comments: usize) -> Result<(), OperationError> {
+fn check_may_review(state: ReviewState, is_author: bool, body: &str, comments: usize) -> Result<(), OperationError> {
     match state {
         ReviewState::Approved if is_author => {
             Err(OperationError::unprocessable("Can not approve your own pull request"))
@@ -128,14 +128,14 @@ fn may_say(state: ReviewState, is_author: bool, body: &str, comments: usize) -> 
 /// Any account that can see the repository may review, but only reviews of accounts with push access count for
 /// protection. The author of a submitted review is no longer a requested reviewer.
 fn create_review(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.require_repository(RequiredAccess::TakePart)?;
+    let id = call.require_repository(RequiredAccess::Participate)?;
     let author = call.require_account()?;
     let fields = call.body_fields()?;
-    let state = state_of(fields.text_one_of("event", &EVENTS)?);
+    let state = parse_review_event(fields.text_one_of("event", &EVENTS)?);
     let body = fields.text("body")?.unwrap_or_default().to_owned();
     let items = fields.list("comments")?.unwrap_or_default().to_vec();
     let (repository, issue, pull) = pulls::find_pull_request(call, id)?;
-    may_say(state, issue.author == author, &body, items.len())?;
+    check_may_review(state, issue.author == author, &body, items.len())?;
     let head = call.state.pull_head(issue, pull);
     let commit = match fields.text("commit_id")? {
         None => head,
@@ -152,7 +152,7 @@ fn create_review(call: &mut OperationCall<'_>) -> OperationResult {
         .into_iter()
         .map(|draft| draft.into_comment(call.state.next_id(), review_id, author, commit, now))
         .collect();
-    let pull = pulls::existing_mut(call, id)?;
+    let pull = pulls::find_pull_request_mut(call, id)?;
     pull.reviews.push(review.clone());
     pull.review_comments.extend(comments);
     if state != ReviewState::Pending {
@@ -254,7 +254,7 @@ fn get_review(call: &mut OperationCall<'_>) -> OperationResult {
 
 /// Stores a changed review and replies with it.
 fn replace_review(call: &mut OperationCall<'_>, id: RepositoryId, review: &PullRequestReview) -> OperationResult {
-    let pull = pulls::existing_mut(call, id)?;
+    let pull = pulls::find_pull_request_mut(call, id)?;
     if let Some(place) = pull.reviews.iter_mut().find(|one| one.id == review.id) {
         *place = review.clone();
     }
@@ -265,7 +265,7 @@ fn replace_review(call: &mut OperationCall<'_>, id: RepositoryId, review: &PullR
 
 /// Submits the caller's own pending review.
 fn submit_review(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.require_repository(RequiredAccess::TakePart)?;
+    let id = call.require_repository(RequiredAccess::Participate)?;
     let mut review = find_review(call, id)?;
     let fields = call.body_fields()?;
     let event = fields.text_one_of("event", &EVENTS)?.ok_or_else(|| OperationError::missing_field("event"))?;
@@ -275,10 +275,10 @@ fn submit_review(call: &mut OperationCall<'_>) -> OperationResult {
     if let Some(body) = fields.text("body")? {
         body.clone_into(&mut review.body);
     }
-    review.state = state_of(Some(event));
+    review.state = parse_review_event(Some(event));
     let (_, issue, pull) = pulls::find_pull_request(call, id)?;
     let comments = pull.review_comments.iter().filter(|comment| comment.review == Some(review.id)).count();
-    may_say(review.state, issue.author == review.author, &review.body, comments)?;
+    check_may_review(review.state, issue.author == review.author, &review.body, comments)?;
     review.submitted_at = Some(call.now());
     replace_review(call, id, &review)
 }
@@ -318,7 +318,7 @@ fn request_reviewers(call: &mut OperationCall<'_>) -> OperationResult {
             OperationError::new(422, "Reviews may only be requested from collaborators. One or more of the users or teams you specified is not a collaborator of this repository.")
         })?);
     }
-    let pull = pulls::existing_mut(call, id)?;
+    let pull = pulls::find_pull_request_mut(call, id)?;
     for account in wanted {
         if !pull.requested_reviewers.contains(&account) {
             pull.requested_reviewers.push(account);
@@ -336,7 +336,7 @@ fn remove_requested_reviewers(call: &mut OperationCall<'_>) -> OperationResult {
         call.body_fields()?.text_list("reviewers")?.ok_or_else(|| OperationError::missing_field("reviewers"))?;
     let gone: Vec<AccountId> =
         names.iter().filter_map(|name| call.state.account_by_login(name)).map(|one| one.id).collect();
-    pulls::existing_mut(call, id)?.requested_reviewers.retain(|one| !gone.contains(one));
+    pulls::find_pull_request_mut(call, id)?.requested_reviewers.retain(|one| !gone.contains(one));
     touch_pull_request(call, id)?;
     let (repository, issue, pull) = pulls::find_pull_request(call, id)?;
     Ok(OperationReply::ok(call.view().pull_simple(repository, issue, pull)))

@@ -22,7 +22,7 @@ use crate::git::{GitFileMode, list_tree_entries};
 use crate::http::RequestMethod::Get;
 use crate::page::RequestedPage;
 use crate::route::{OperationRoute, define_route};
-use crate::search::{SearchQualifier, SearchTerms, in_range, tokenize_text};
+use crate::search::{SearchQualifier, SearchTerms, is_in_range, tokenize_text};
 use crate::state::{Issue, Repository};
 use crate::time::SimulatedTime;
 use crate::view::{ApiView, repository::count_language_bytes};
@@ -43,7 +43,7 @@ pub(super) const ROUTES: &[OperationRoute] = &[
 /// Maximum number of results, as on GitHub; `total_count` still counts all.
 const MAX_RESULTS: usize = 1000;
 /// Maximum size of a searched file in bytes: GitHub does not index larger ones.
-const MAX_BYTES: usize = 384 << 10;
+const MAX_SEARCHED_BYTES: usize = 384 << 10;
 
 /// Parses `q`. 422 without it, and beyond the first 1000 results.
 fn parse_search_query(call: &OperationCall<'_>) -> Result<SearchTerms, OperationError> {
@@ -94,7 +94,7 @@ fn find_searched_repositories<'c>(
         if !known {
             let message = "The listed users and repositories cannot be searched either because the resources do not exist or you do not have permission to view them.";
             let error = json!({"message": message, "resource": "Search", "field": "q", "code": "invalid"});
-            return Err(OperationError::validation_of(error));
+            return Err(OperationError::validation_with_detail(error));
         }
     }
     let fits = |repository: &&Repository| {
@@ -127,13 +127,13 @@ fn search_repositories(call: &mut OperationCall<'_>) -> OperationResult {
         let is_name = |word: &String| looks_in("name") && one.name.to_lowercase().contains(word.as_str());
         let texts: Vec<&str> = named.chain(described).chain(one.topics.iter().map(String::as_str)).collect();
         let found: Vec<String> = texts.iter().flat_map(|text| tokenize_text(text)).collect();
-        let words_fit = search.words.iter().all(|word| found.contains(word) || is_name(word))
+        let matches_words = search.words.iter().all(|word| found.contains(word) || is_name(word))
             && !search.not_words.iter().any(|word| found.contains(word));
-        words_fit
+        matches_words
             && search
                 .qualifiers
                 .iter()
-                .all(|qualifier| qualifier.negated != repository_fits(call, one, qualifier, stars(one)))
+                .all(|qualifier| qualifier.negated != matches_repository_qualifier(call, one, qualifier, stars(one)))
     };
     let mut found: Vec<_> = find_searched_repositories(call, &search)?.into_iter().filter(fits).collect();
     match call.query.get("sort") {
@@ -152,7 +152,12 @@ fn search_repositories(call: &mut OperationCall<'_>) -> OperationResult {
 }
 
 /// Whether a repository matches one qualifier; the caller applies the negation.
-fn repository_fits(call: &OperationCall<'_>, one: &Repository, qualifier: &SearchQualifier, stars: usize) -> bool {
+fn matches_repository_qualifier(
+    call: &OperationCall<'_>,
+    one: &Repository,
+    qualifier: &SearchQualifier,
+    stars: usize,
+) -> bool {
     let value = qualifier.value.as_str();
     match qualifier.name.as_str() {
         "is" => match value {
@@ -166,9 +171,9 @@ fn repository_fits(call: &OperationCall<'_>, one: &Repository, qualifier: &Searc
         "topic" => one.topics.iter().any(|topic| topic == value),
         "archived" => one.archived.to_string() == value,
         "fork" => value == "true" || (value == "only") == one.fork_of.is_some(),
-        "stars" => in_range(value, &stars, |text| text.parse().ok()),
-        "created" => in_range(value, &one.created_at, SimulatedTime::parse),
-        "pushed" => in_range(value, &one.pushed_at, SimulatedTime::parse),
+        "stars" => is_in_range(value, &stars, |text| text.parse().ok()),
+        "created" => is_in_range(value, &one.created_at, SimulatedTime::parse),
+        "pushed" => is_in_range(value, &one.pushed_at, SimulatedTime::parse),
         // `repo`, `user` and `org` are handled before, and unknown qualifiers restrict nothing.
         _ => !qualifier.negated,
     }
@@ -182,10 +187,12 @@ fn search_issues(call: &mut OperationCall<'_>) -> OperationResult {
     let fits = |(repository, issue): &(&Repository, &Issue)| {
         let title = looks_in("title").then_some(issue.title.as_str());
         let body = issue.body.as_deref().filter(|_| looks_in("body"));
-        let comments =
-            repository.comments_of(issue.number).map(|comment| comment.body.as_str()).filter(|_| looks_in("comments"));
-        search.words_fit(title.into_iter().chain(body).chain(comments))
-            && search.qualifiers.iter().all(|one| one.negated != issue_fits(call, repository, issue, one))
+        let comments = repository
+            .list_comments(issue.number)
+            .map(|comment| comment.body.as_str())
+            .filter(|_| looks_in("comments"));
+        search.matches_words(title.into_iter().chain(body).chain(comments))
+            && search.qualifiers.iter().all(|one| one.negated != matches_issue_qualifier(call, repository, issue, one))
     };
     let mut found: Vec<_> = find_searched_repositories(call, &search)?
         .into_iter()
@@ -196,7 +203,7 @@ fn search_issues(call: &mut OperationCall<'_>) -> OperationResult {
     match call.query.get("sort") {
         Some("updated") => found.sort_by_key(|(_, issue)| (issue.updated_at, issue.id)),
         Some("comments") => {
-            found.sort_by_key(|(repository, issue)| (repository.comments_of(issue.number).count(), issue.id))
+            found.sort_by_key(|(repository, issue)| (repository.list_comments(issue.number).count(), issue.id))
         }
         _ => found.sort_by_key(|(_, issue)| (issue.created_at, issue.id)),
     }
@@ -215,7 +222,12 @@ fn search_issues(call: &mut OperationCall<'_>) -> OperationResult {
 }
 
 /// Whether an issue matches one qualifier. `@me` is the caller.
-fn issue_fits(call: &OperationCall<'_>, repository: &Repository, issue: &Issue, qualifier: &SearchQualifier) -> bool {
+fn matches_issue_qualifier(
+    call: &OperationCall<'_>,
+    repository: &Repository,
+    issue: &Issue,
+    qualifier: &SearchQualifier,
+) -> bool {
     let value = qualifier.value.as_str();
     let state = &*call.state;
     let me = call.actor.as_ref().map(|actor| actor.account);
@@ -247,9 +259,8 @@ fn issue_fits(call: &OperationCall<'_>, repository: &Repository, issue: &Issue, 
         "label" => value.split(',').any(|name| labelled(name.trim())),
         "author" => account(value).is_some_and(|one| issue.author == one),
         "assignee" => account(value).is_some_and(|one| issue.assignees.contains(&one)),
-        "commenter" => {
-            account(value).is_some_and(|one| repository.comments_of(issue.number).any(|comment| comment.author == one))
-        }
+        "commenter" => account(value)
+            .is_some_and(|one| repository.list_comments(issue.number).any(|comment| comment.author == one)),
         "mentions" => {
             issue.body.as_ref().is_some_and(|body| body.to_lowercase().contains(&format!("@{}", value.to_lowercase())))
         }
@@ -268,10 +279,10 @@ fn issue_fits(call: &OperationCall<'_>, repository: &Repository, issue: &Issue, 
         "head" => issue.pull.as_ref().is_some_and(|pull| pull.head.branch == value),
         "base" => issue.pull.as_ref().is_some_and(|pull| pull.base == value),
         "draft" => issue.pull.as_ref().is_some_and(|pull| pull.draft.to_string() == value),
-        "comments" => in_range(value, &repository.comments_of(issue.number).count(), |text| text.parse().ok()),
-        "created" => in_range(value, &issue.created_at, SimulatedTime::parse),
-        "updated" => in_range(value, &issue.updated_at, SimulatedTime::parse),
-        "closed" => issue.closed_at.is_some_and(|at| in_range(value, &at, SimulatedTime::parse)),
+        "comments" => is_in_range(value, &repository.list_comments(issue.number).count(), |text| text.parse().ok()),
+        "created" => is_in_range(value, &issue.created_at, SimulatedTime::parse),
+        "updated" => is_in_range(value, &issue.updated_at, SimulatedTime::parse),
+        "closed" => issue.closed_at.is_some_and(|at| is_in_range(value, &at, SimulatedTime::parse)),
         _ => !qualifier.negated,
     }
 }
@@ -288,14 +299,15 @@ fn search_code(call: &mut OperationCall<'_>) -> OperationResult {
         };
         for (path, entry) in list_tree_entries(objects, head.tree).0 {
             let bytes = objects.blob(entry.id).unwrap_or_default();
-            if !matches!(entry.mode, GitFileMode::File | GitFileMode::Executable) || bytes.len() > MAX_BYTES {
+            if !matches!(entry.mode, GitFileMode::File | GitFileMode::Executable) || bytes.len() > MAX_SEARCHED_BYTES {
                 continue;
             }
             let text = std::str::from_utf8(bytes).unwrap_or_default();
             // `in:path` searches paths instead of contents.
             let in_path = search.qualifiers_named("in").any(|one| one.value == "path");
             let texts = [text].into_iter().filter(|_| !in_path).chain(in_path.then_some(path.as_str()));
-            if search.words_fit(texts) && search.qualifiers.iter().all(|one| one.negated != file_fits(&path, text, one))
+            if search.matches_words(texts)
+                && search.qualifiers.iter().all(|one| one.negated != matches_file_qualifier(&path, text, one))
             {
                 found.push((repository, path, entry));
             }
@@ -317,7 +329,7 @@ fn search_code(call: &mut OperationCall<'_>) -> OperationResult {
 }
 
 /// Whether a file matches one qualifier. Languages are recognised by extension.
-fn file_fits(path: &str, text: &str, qualifier: &SearchQualifier) -> bool {
+fn matches_file_qualifier(path: &str, text: &str, qualifier: &SearchQualifier) -> bool {
     let value = qualifier.value.to_lowercase();
     let path = path.to_lowercase();
     let name = path.rsplit('/').next().unwrap_or(&path);
@@ -339,7 +351,7 @@ fn file_fits(path: &str, text: &str, qualifier: &SearchQualifier) -> bool {
             "shell" => ending == "sh",
             other => ending == other,
         },
-        "size" => in_range(&value, &text.len(), |text| text.parse().ok()),
+        "size" => is_in_range(&value, &text.len(), |text| text.parse().ok()),
         _ => !qualifier.negated,
     }
 }

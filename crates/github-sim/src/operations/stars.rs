@@ -70,7 +70,7 @@ fn authorize_star_change(call: &OperationCall<'_>) -> Result<AccountId, Operatio
     let account = call.require_account()?;
     match call.actor.as_ref().map(|actor| &actor.reach) {
         Some(TokenAccess::Scopes(scopes)) if scopes.contains("repo") || scopes.contains("public_repo") => Ok(account),
-        _ => Err(OperationError::out_of_reach()),
+        _ => Err(OperationError::token_lacks_permission()),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::error::OperationError;
 use crate::git::ObjectId;
 use crate::http::RequestMethod::{Get, Post};
 use crate::route::{OperationRoute, define_route};
-use crate::state::{CheckState, CommitStatus, RepositoryId};
+use crate::state::{CommitStatus, CommitStatusState, RepositoryId};
 
 /// The newer check runs are not simulated.
 pub(super) const ROUTES: &[OperationRoute] = &[
@@ -49,11 +49,11 @@ fn get_combined_status(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let commit = resolve_commit_ref(call, id)?;
     let repository = call.repo(id)?;
-    let statuses = repository.statuses_at(commit);
-    let has = |state: CheckState| statuses.iter().any(|status| status.state == state);
-    let state = if has(CheckState::Error) || has(CheckState::Failure) {
+    let statuses = repository.latest_statuses(commit);
+    let has = |state: CommitStatusState| statuses.iter().any(|status| status.state == state);
+    let state = if has(CommitStatusState::Error) || has(CommitStatusState::Failure) {
         "failure"
-    } else if statuses.is_empty() || has(CheckState::Pending) {
+    } else if statuses.is_empty() || has(CommitStatusState::Pending) {
         "pending"
     } else {
         "success"
@@ -86,7 +86,7 @@ fn create_commit_status(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Push)?;
     let fields = call.body_fields()?;
     let state = fields.required_text("state")?;
-    let state = CheckState::from_name(state)
+    let state = CommitStatusState::from_name(state)
         .ok_or_else(|| OperationError::not_one_of("state", state, &["error", "failure", "pending", "success"]))?;
     // Only a full sha: a status belongs to a commit and not to a branch.
     let sha = call.path_argument("sha");

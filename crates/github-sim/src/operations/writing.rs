@@ -46,7 +46,7 @@ pub(super) fn parse_commit_signature(
 }
 
 /// Returns the signature of an account; `ghost` for a deleted one.
-pub(crate) fn signature_of(state: &WorldState, account: AccountId, at: SimulatedTime) -> CommitSignature {
+pub(crate) fn account_signature(state: &WorldState, account: AccountId, at: SimulatedTime) -> CommitSignature {
     match state.account(account) {
         Some(account) => CommitSignature::new(account.display_name(), &account.commit_email(), at.0),
         None => CommitSignature::new("ghost", "ghost@users.noreply.github.com", at.0),
@@ -149,7 +149,7 @@ pub(crate) fn close_issue_or_pull(
 
 /// Returns 409 for a direct change to a branch whose protection requires pull requests or checks, unless the caller
 /// is an exempt admin.
-pub(super) fn may_change_branch(
+pub(super) fn check_may_change_branch(
     call: &OperationCall<'_>,
     id: RepositoryId,
     branch: &str,
@@ -180,7 +180,7 @@ pub(super) fn is_valid_ref(name: &str) -> bool {
 }
 
 /// Whether a reference can be created: references are files in git, so `a` and `a/b` cannot both exist.
-pub(super) fn ref_has_room(repository: &Repository, name: &str) -> bool {
+pub(super) fn is_ref_name_free(repository: &Repository, name: &str) -> bool {
     let inside = format!("{name}/");
     !repository.refs.keys().any(|other| other.starts_with(&inside) || name.starts_with(&format!("{other}/")))
 }

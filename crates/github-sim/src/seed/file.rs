@@ -9,7 +9,9 @@ use serde::Deserialize;
 
 use crate::fault::SimulatedFault;
 use crate::rate::ApiRateLimits;
-use crate::state::{AccountKind, BranchProtection, CheckState, IssueStateReason, RepositoryPermission, ReviewState};
+use crate::state::{
+    AccountKind, BranchProtection, CommitStatusState, IssueStateReason, RepositoryPermission, ReviewState,
+};
 use crate::time::SimulatedTime;
 
 /// A parsed seed. Order matters: accounts, members, repositories, stars, tokens, faults.
@@ -280,7 +282,7 @@ pub(super) struct ReleaseSeed {
 pub(super) struct StatusSeed {
     /// A branch, a tag or a sha.
     pub(super) on: String,
-    pub(super) state: CheckState,
+    pub(super) state: CommitStatusState,
     pub(super) context: String,
     pub(super) description: Option<String>,
     pub(super) creator: Option<String>,

@@ -82,7 +82,7 @@ fn add_commit(
     };
     let author = making.find_account(seed.author.as_deref().unwrap_or(&owner), place)?;
     let at = making.advance_clock(seed.at);
-    let who = writing::signature_of(&making.state, author, at);
+    let who = writing::account_signature(&making.state, author, at);
     let merged = match &seed.merge {
         Some(name) => Some(resolve_seed_commit(making, id, Some(name), place)?),
         None => None,

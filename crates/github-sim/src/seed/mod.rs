@@ -42,7 +42,7 @@ use super::world::World;
 use crate::source_file::{SourceFileProblem, TextFileError, from_json, from_toml, line_of, read_text};
 
 /// The built-in worlds by name, from small to large.
-pub const BUILT_IN: [(&str, &str); 5] = [
+pub const BUILT_IN_SEEDS: [(&str, &str); 5] = [
     ("w0", include_str!("../../seeds/w0.toml")),
     ("w1", include_str!("../../seeds/w1.toml")),
     ("w2", include_str!("../../seeds/w2.toml")),
@@ -90,7 +90,7 @@ enum SeedSources {
 }
 
 fn built_in_names() -> String {
-    BUILT_IN.map(|(name, _)| name).join(", ")
+    BUILT_IN_SEEDS.map(|(name, _)| name).join(", ")
 }
 
 /// Maximum length of a chain of extensions. A longer one is treated as a cycle.
@@ -99,12 +99,12 @@ const MAX_LAYERS: usize = 16;
 impl SeedFile {
     /// Loads a built-in seed by name, or a file by path.
     pub fn load_named(name: &str) -> Result<SeedFile, SeedError> {
-        SeedFile::find_beside(name, None)
+        SeedFile::load_extended(name, None)
     }
 
     /// Loads an extended seed. Relative paths are resolved against the folder of the extending seed.
-    fn find_beside(name: &str, folder: Option<&Path>) -> Result<SeedFile, SeedError> {
-        if let Some((_, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) {
+    fn load_extended(name: &str, folder: Option<&Path>) -> Result<SeedFile, SeedError> {
+        if let Some((_, text)) = BUILT_IN_SEEDS.iter().find(|(known, _)| *known == name) {
             return SeedFile::parse(text, SeedFormat::Toml, name);
         }
         let path = folder.map_or_else(|| PathBuf::from(name), |folder| folder.join(name));
@@ -167,10 +167,10 @@ impl SeedFile {
             if layers.len() >= MAX_LAYERS {
                 return Err(SeedError::Circle { origin, name });
             }
-            if sources == SeedSources::BuiltIn && !BUILT_IN.iter().any(|(known, _)| *known == name) {
+            if sources == SeedSources::BuiltIn && !BUILT_IN_SEEDS.iter().any(|(known, _)| *known == name) {
                 return Err(SeedError::NotBuiltIn { origin, known: built_in_names() });
             }
-            let layer = SeedFile::find_beside(&name, folder.as_deref())?;
+            let layer = SeedFile::load_extended(&name, folder.as_deref())?;
             above = layer.extends.clone();
             origin.clone_from(&layer.origin);
             folder.clone_from(&layer.folder);

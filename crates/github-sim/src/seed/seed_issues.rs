@@ -272,7 +272,7 @@ fn merge_seeded_pull(
     let at = making.advance_clock(how.at);
     let (base, head, base_name, network) = find_merge_inputs(making, id, number)
         .ok_or_else(|| making.content_error(place, "there is nothing to merge"))?;
-    let (author, committer) = (writing::signature_of(&making.state, by, at), writing::build_github_signature(at));
+    let (author, committer) = (writing::account_signature(&making.state, by, at), writing::build_github_signature(at));
     // GitHub's form for squash merges; merge commits of seeds use it, too.
     let message = format!("{} (#{number})", seed.title);
     let origin = making.origin;

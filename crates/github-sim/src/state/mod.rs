@@ -32,7 +32,7 @@ pub use crate::state::ids::LabelId;
 pub use crate::state::ids::RepositoryId;
 pub use account::{AccessToken, Account, AccountKind, TokenAccess};
 pub use issue::{Issue, IssueComment, IssueLabel, IssueState, IssueStateReason, Milestone, default_labels};
-pub use publication::{CheckState, CommitStatus, Gist, RepositoryRelease, WorkflowRun};
+pub use publication::{CommitStatus, CommitStatusState, Gist, RepositoryRelease, WorkflowRun};
 pub use pull::{PullHead, PullRequest, PullRequestMerge, PullRequestReview, ReviewComment, ReviewState};
 pub use repository::{BranchProtection, Repository, RepositoryPermission};
 
@@ -40,7 +40,7 @@ use super::git::{GitObjectStore, ObjectId};
 use super::time::SimulatedTime;
 
 /// The default time at which a world begins: 2026-01-05T09:00:00Z, a Monday.
-const BEGINNING: SimulatedTime = SimulatedTime(1_767_603_600);
+const DEFAULT_START: SimulatedTime = SimulatedTime(1_767_603_600);
 /// Ids of resources begin here; smaller ones belong to accounts.
 const FIRST_ID: u64 = 1_000;
 
@@ -69,7 +69,7 @@ pub struct WorldState {
 impl Default for WorldState {
     fn default() -> WorldState {
         let mut state = WorldState {
-            now: BEGINNING,
+            now: DEFAULT_START,
             next_id: FIRST_ID,
             accounts: BTreeMap::new(),
             tokens: BTreeMap::new(),
@@ -80,7 +80,7 @@ impl Default for WorldState {
             names: BTreeMap::new(),
         };
         // GitHub commits merges under this account.
-        let mut web_flow = Account::new("web-flow", AccountKind::User, BEGINNING);
+        let mut web_flow = Account::new("web-flow", AccountKind::User, DEFAULT_START);
         web_flow.name = Some("GitHub".to_owned());
         web_flow.email = Some("noreply@github.com".to_owned());
         state.add_account(web_flow);

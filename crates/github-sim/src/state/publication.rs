@@ -45,26 +45,31 @@ pub struct Gist {
 /// The state of a commit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum CheckState {
+pub enum CommitStatusState {
     Error,
     Failure,
     Pending,
     Success,
 }
 
-impl CheckState {
+impl CommitStatusState {
     pub fn name(self) -> &'static str {
         match self {
-            CheckState::Error => "error",
-            CheckState::Failure => "failure",
-            CheckState::Pending => "pending",
-            CheckState::Success => "success",
+            CommitStatusState::Error => "error",
+            CommitStatusState::Failure => "failure",
+            CommitStatusState::Pending => "pending",
+            CommitStatusState::Success => "success",
         }
     }
 
     /// Parses a state; `None` for other texts.
-    pub fn from_name(name: &str) -> Option<CheckState> {
-        let all = [CheckState::Error, CheckState::Failure, CheckState::Pending, CheckState::Success];
+    pub fn from_name(name: &str) -> Option<CommitStatusState> {
+        let all = [
+            CommitStatusState::Error,
+            CommitStatusState::Failure,
+            CommitStatusState::Pending,
+            CommitStatusState::Success,
+        ];
         all.into_iter().find(|state| state.name() == name)
     }
 }
@@ -75,7 +80,7 @@ pub struct CommitStatus {
     pub id: u64,
     /// The commit that was checked, which need not be on a branch any more.
     pub commit: ObjectId,
-    pub state: CheckState,
+    pub state: CommitStatusState,
     /// The name of the check, which branch protection refers to.
     pub context: String,
     pub description: Option<String>,

@@ -197,17 +197,17 @@ impl Repository {
     }
 
     /// Returns the comments of an issue, oldest first.
-    pub fn comments_of(&self, number: u64) -> impl Iterator<Item = &IssueComment> {
+    pub fn list_comments(&self, number: u64) -> impl Iterator<Item = &IssueComment> {
         self.comments.values().filter(move |comment| comment.issue == number)
     }
 
     /// Counts open issues and pull requests, as GitHub's `open_issues_count` does.
-    pub fn open_issues(&self) -> usize {
+    pub fn count_open_issues(&self) -> usize {
         self.issues.values().filter(|issue| issue.is_open()).count()
     }
 
     /// Returns the newest status of each context on a commit, sorted by context.
-    pub fn statuses_at(&self, commit: ObjectId) -> Vec<&CommitStatus> {
+    pub fn latest_statuses(&self, commit: ObjectId) -> Vec<&CommitStatus> {
         let mut newest: BTreeMap<&str, &CommitStatus> = BTreeMap::new();
         for status in self.statuses.iter().filter(|status| status.commit == commit) {
             newest.insert(&status.context, status);

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{ApiView, extend_json_object, node_id, put_urls};
+use super::{ApiView, add_url_fields, extend_json_object, node_id};
 use crate::state::{Account, AccountId, AccountKind};
 
 /// URL templates of every user object. Most lead to paths that are not simulated.
@@ -38,7 +38,7 @@ impl ApiView<'_> {
         object.insert("gravatar_id".to_owned(), json!(""));
         object.insert("url".to_owned(), json!(url));
         object.insert("html_url".to_owned(), json!(format!("{}/{}", self.site_url(), account.login)));
-        put_urls(&mut object, &url, &URLS);
+        add_url_fields(&mut object, &url, &URLS);
         object.insert("type".to_owned(), json!(account.kind.name()));
         object.insert("user_view_type".to_owned(), json!("public"));
         object.insert("site_admin".to_owned(), json!(false));

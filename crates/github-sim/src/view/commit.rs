@@ -28,7 +28,7 @@ fn render_unsigned_verification() -> Value {
 
 impl ApiView<'_> {
     /// Renders the account whose email address the commit carries; null if there is none.
-    pub(crate) fn user_of(&self, signature: &CommitSignature) -> Value {
+    pub(crate) fn commit_user(&self, signature: &CommitSignature) -> Value {
         let found = self.state.accounts.values().find(|one| one.commit_email().eq_ignore_ascii_case(&signature.email));
         found.map_or(Value::Null, |account| self.simple_account(account))
     }
@@ -61,12 +61,12 @@ impl ApiView<'_> {
             "url": format!("{url}/commits/{id}"),
             "html_url": format!("{page}/commit/{id}"),
             "comments_url": comments_url,
-            "author": self.user_of(&commit.author),
-            "committer": self.user_of(&commit.committer),
+            "author": self.commit_user(&commit.author),
+            "committer": self.commit_user(&commit.committer),
             "parents": parents,
         });
         if parts == CommitParts::Files {
-            let changes = self.changes_of(repository, commit);
+            let changes = self.commit_changes(repository, commit);
             let additions: usize = changes.iter().map(|change| change.additions).sum();
             let deletions: usize = changes.iter().map(|change| change.deletions).sum();
             object["stats"] = json!({"total": additions + deletions, "additions": additions, "deletions": deletions});
@@ -78,7 +78,7 @@ impl ApiView<'_> {
     }
 
     /// Changes against the first parent, also for merges.
-    pub(crate) fn changes_of(&self, repository: &Repository, commit: &GitCommit) -> Vec<FileChange> {
+    pub(crate) fn commit_changes(&self, repository: &Repository, commit: &GitCommit) -> Vec<FileChange> {
         let objects = self.state.objects(repository);
         let parent = commit.parents.first().and_then(|parent| objects.commit(*parent));
         diff_trees(objects, parent.map_or(EMPTY_TREE, |parent| parent.tree), commit.tree)

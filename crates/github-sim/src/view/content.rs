@@ -9,17 +9,17 @@ use crate::git::{GitFileMode, TreeEntry};
 use crate::state::Repository;
 
 /// Maximum size in bytes of content in a response. Above it, GitHub sends no content and the encoding `none`.
-const MAX_INLINE: usize = 1 << 20;
+const MAX_INLINE_BYTES: usize = 1 << 20;
 /// Number of characters after which GitHub breaks Base64.
-const LINE: usize = 60;
+const BASE64_LINE_CHARS: usize = 60;
 
 /// Encodes as Base64 in lines, each ending in a line feed.
-pub(crate) fn in_lines(bytes: &[u8]) -> String {
+pub(crate) fn encode_base64_lines(bytes: &[u8]) -> String {
     let text = STANDARD.encode(bytes);
-    let mut lines = String::with_capacity(text.len() + text.len() / LINE + 1);
+    let mut lines = String::with_capacity(text.len() + text.len() / BASE64_LINE_CHARS + 1);
     let mut rest = text.as_str();
     while !rest.is_empty() {
-        let (line, after) = rest.split_at(rest.len().min(LINE));
+        let (line, after) = rest.split_at(rest.len().min(BASE64_LINE_CHARS));
         lines.push_str(line);
         lines.push('\n');
         rest = after;
@@ -72,8 +72,8 @@ impl ApiView<'_> {
                 object["submodule_git_url"] = json!(format!("{}.git", self.repository_page(repository)));
             }
             GitFileMode::Directory | GitFileMode::File | GitFileMode::Executable => {
-                let inline = bytes.len() <= MAX_INLINE;
-                object["content"] = json!(if inline { in_lines(bytes) } else { String::new() });
+                let inline = bytes.len() <= MAX_INLINE_BYTES;
+                object["content"] = json!(if inline { encode_base64_lines(bytes) } else { String::new() });
                 object["encoding"] = json!(if inline { "base64" } else { "none" });
             }
         }

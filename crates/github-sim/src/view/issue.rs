@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{ApiView, escape_segment, node_id};
-use crate::access::{collect_collaborators, permission_of};
+use crate::access::{account_permission, collect_collaborators};
 use crate::state::{AccountId, Issue, IssueComment, IssueLabel, IssueStateReason, LabelId, Milestone, Repository};
 
 impl ApiView<'_> {
@@ -76,7 +76,7 @@ impl ApiView<'_> {
         // Commits without a pull request do not count here, unlike on GitHub.
         let merged =
             |issue: &Issue| issue.author == account && issue.pull.as_ref().is_some_and(|pull| pull.merged.is_some());
-        if permission_of(self.state, account, repository).is_some() && repository.issues.values().any(merged) {
+        if account_permission(self.state, account, repository).is_some() && repository.issues.values().any(merged) {
             return "CONTRIBUTOR";
         }
         "NONE"
@@ -107,7 +107,7 @@ impl ApiView<'_> {
             "assignee": issue.assignees.first().map_or(Value::Null, |id| self.simple_user(*id)),
             "assignees": self.simple_users(&issue.assignees),
             "milestone": self.milestone_of(repository, issue),
-            "comments": repository.comments_of(number).count(),
+            "comments": repository.list_comments(number).count(),
             "created_at": issue.created_at,
             "updated_at": issue.updated_at,
             "closed_at": issue.closed_at,
@@ -125,7 +125,7 @@ impl ApiView<'_> {
                 "sub_issues_summary": {"total": 0, "completed": 0, "percent_completed": 0},
             }),
         );
-        self.put_body(&mut object, issue.body.as_deref());
+        self.add_body_fields(&mut object, issue.body.as_deref());
         if let Some(pull) = &issue.pull {
             object["draft"] = json!(pull.draft);
             object["pull_request"] = json!({
@@ -168,7 +168,7 @@ impl ApiView<'_> {
             "reactions": self.empty_reactions(&own),
             "performed_via_github_app": null,
         });
-        self.put_body(&mut object, Some(&comment.body));
+        self.add_body_fields(&mut object, Some(&comment.body));
         object
     }
 }

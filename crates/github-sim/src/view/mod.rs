@@ -38,7 +38,7 @@ impl ApiView<'_> {
     }
 
     /// Adds a Markdown text in the forms that the media type asks for: `body`, `body_text`, `body_html`.
-    pub(super) fn put_body(&self, object: &mut Value, body: Option<&str>) {
+    pub(super) fn add_body_fields(&self, object: &mut Value, body: Option<&str>) {
         if !matches!(self.media, AcceptedMediaType::Text | AcceptedMediaType::Html) {
             object["body"] = json!(body);
         }
@@ -101,7 +101,7 @@ pub(super) fn extend_json_object(object: &mut Value, more: Value) {
 }
 
 /// Adds fields whose values are URLs below `above`. Braces in them are RFC 6570 templates for the client.
-pub(super) fn put_urls(object: &mut Map<String, Value>, above: &str, urls: &[(&str, &str)]) {
+pub(super) fn add_url_fields(object: &mut Map<String, Value>, above: &str, urls: &[(&str, &str)]) {
     for (key, path) in urls {
         object.insert((*key).to_owned(), Value::String(format!("{above}{path}")));
     }

@@ -44,7 +44,7 @@ impl ApiView<'_> {
             "tarball_url": format!("{url}/tarball/{tag}"),
             "zipball_url": format!("{url}/zipball/{tag}"),
         });
-        self.put_body(&mut object, release.body.as_deref());
+        self.add_body_fields(&mut object, release.body.as_deref());
         object
     }
 

@@ -54,8 +54,8 @@ impl ApiView<'_> {
                 "review_comment_url": format!("{url}/pulls/comments{{/number}}"),
                 "comments_url": format!("{as_issue}/comments"),
                 "statuses_url": format!("{url}/statuses/{head}"),
-                "head": self.pull_end(pull.head.repository.and_then(|id| self.state.repository(id)), pull.head.owner, &pull.head.branch, head),
-                "base": self.pull_end(Some(repository), repository.owner, &pull.base, base),
+                "head": self.branch_end(pull.head.repository.and_then(|id| self.state.repository(id)), pull.head.owner, &pull.head.branch, head),
+                "base": self.branch_end(Some(repository), repository.owner, &pull.base, base),
                 "_links": {
                     "self": link(own.clone()),
                     "html": link(html.clone()),
@@ -71,12 +71,12 @@ impl ApiView<'_> {
                 "active_lock_reason": issue.lock_reason,
             }),
         );
-        self.put_body(&mut object, issue.body.as_deref());
+        self.add_body_fields(&mut object, issue.body.as_deref());
         object
     }
 
     /// Renders `head` or `base`. The repository is null for a deleted fork.
-    fn pull_end(
+    fn branch_end(
         &self,
         repository: Option<&Repository>,
         owner: crate::state::AccountId,
@@ -115,7 +115,7 @@ impl ApiView<'_> {
                 "rebaseable": mergeable,
                 "mergeable_state": if computed { state } else { "unknown" },
                 "merged_by": pull.merged.as_ref().map(|merged| self.simple_user(merged.by)),
-                "comments": repository.comments_of(issue.number).count(),
+                "comments": repository.list_comments(issue.number).count(),
                 "review_comments": pull.review_comments.len(),
                 "maintainer_can_modify": pull.maintainer_can_modify,
                 "commits": self.pull_commits(repository, issue, pull).len(),
@@ -128,7 +128,7 @@ impl ApiView<'_> {
     }
 
     /// Returns the merge base, where the changes of a pull request begin.
-    fn pull_start(&self, repository: &Repository, issue: &Issue, pull: &PullRequest) -> Option<ObjectId> {
+    fn pull_merge_base(&self, repository: &Repository, issue: &Issue, pull: &PullRequest) -> Option<ObjectId> {
         let base = self.state.pull_base(repository, issue, pull);
         merge_base(self.state.objects(repository), base, self.state.pull_head(issue, pull))
     }
@@ -141,7 +141,7 @@ impl ApiView<'_> {
         pull: &PullRequest,
     ) -> Vec<crate::git::FileChange> {
         let objects = self.state.objects(repository);
-        let start = self.pull_start(repository, issue, pull).and_then(|id| objects.commit(id));
+        let start = self.pull_merge_base(repository, issue, pull).and_then(|id| objects.commit(id));
         let Some(head) = objects.commit(self.state.pull_head(issue, pull)) else { return Vec::new() };
         diff_trees(objects, start.map_or(EMPTY_TREE, |start| start.tree), head.tree)
     }
@@ -176,7 +176,7 @@ impl ApiView<'_> {
         if let Some(at) = review.submitted_at {
             object["submitted_at"] = json!(at);
         }
-        self.put_body(&mut object, Some(&review.body));
+        self.add_body_fields(&mut object, Some(&review.body));
         object
     }
 
@@ -215,7 +215,7 @@ impl ApiView<'_> {
         if let Some(first) = comment.in_reply_to {
             object["in_reply_to_id"] = json!(first);
         }
-        self.put_body(&mut object, Some(&comment.body));
+        self.add_body_fields(&mut object, Some(&comment.body));
         object
     }
 }

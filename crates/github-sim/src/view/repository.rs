@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{ApiView, extend_json_object, node_id, put_urls};
+use super::{ApiView, add_url_fields, extend_json_object, node_id};
 use crate::access::resolve_permission;
 use crate::git::{GitFileMode, GitObjectStore, find_tree_entry};
 use crate::state::{BranchProtection, Repository, RepositoryPermission};
@@ -76,7 +76,7 @@ impl ApiView<'_> {
         object.insert("html_url".to_owned(), json!(page));
         object.insert("description".to_owned(), json!(repository.description));
         object.insert("fork".to_owned(), json!(repository.fork_of.is_some()));
-        put_urls(&mut object, &format!("{}/repos/{full_name}", self.base), &URLS);
+        add_url_fields(&mut object, &format!("{}/repos/{full_name}", self.base), &URLS);
         object.insert("git_url".to_owned(), json!(format!("git://{host}/{full_name}.git")));
         object.insert("ssh_url".to_owned(), json!(format!("git@{host}:{full_name}.git")));
         object.insert("clone_url".to_owned(), json!(format!("{page}.git")));
@@ -84,7 +84,7 @@ impl ApiView<'_> {
         // Counts are computed on each request, so nothing can become inconsistent.
         let forks = self.state.repositories.values().filter(|one| one.fork_of == Some(repository.id)).count();
         let stars = self.state.accounts.values().filter(|one| one.starred.contains_key(&repository.id)).count();
-        let open = repository.open_issues();
+        let open = repository.count_open_issues();
         let objects = self.state.objects(repository);
         let mut object = Value::Object(object);
         extend_json_object(

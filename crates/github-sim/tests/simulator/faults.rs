@@ -224,7 +224,7 @@ fn addresses_are_the_clients_own() {
 #[test]
 fn forgotten_requests_do_not_end_the_recording() {
     let mut lab = Lab::new("w1");
-    lab.world.keep_exchanges();
+    lab.world.start_recording_exchanges();
     lab.read("/repos/octo/demo/issues");
     assert_eq!(lab.send(RequestMethod::Delete, "/_gradus/requests", None).status, 200);
     assert!(lab.world.recorded_exchanges().is_empty());

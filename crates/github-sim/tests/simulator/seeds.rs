@@ -1,7 +1,7 @@
 //! The worlds that come along hold what the tasks need; broken files say where they are broken.
 
 use crate::lab::{self, Lab};
-use gradus_github_sim::{BUILT_IN, SeedFile};
+use gradus_github_sim::{BUILT_IN_SEEDS, SeedFile};
 use serde_json::Value;
 
 fn numbers(list: &Value) -> Vec<u64> {
@@ -10,7 +10,7 @@ fn numbers(list: &Value) -> Vec<u64> {
 
 #[test]
 fn all_worlds_can_be_made() {
-    for (name, _) in BUILT_IN {
+    for (name, _) in BUILT_IN_SEEDS {
         let world = lab::world(name);
         assert!(world.tokens_with_logins().any(|one| one == (lab::OCTO, "octo")), "{name}");
         assert_eq!(world.changes_since_seed(), Vec::new());

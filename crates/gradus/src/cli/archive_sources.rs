@@ -44,7 +44,7 @@ impl ArchiveSources<'_> {
                 let read = intake.finish()?;
                 read.sources.iter().for_each(|source| coverage.merge(source));
                 summary.defects.extend(read.defects);
-                summary.passed_over += read.passed_over;
+                summary.excluded_count += read.excluded_count;
                 anyhow::Ok(())
             })?;
             if is_open {

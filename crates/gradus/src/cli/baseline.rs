@@ -186,7 +186,7 @@ impl DecisionOptions {
 
     /// Returns the exit code of `--fail-on`. It is undecided for a part of a run: a regression may be missing in it,
     /// or be one of its tasks.
-    pub(super) fn decide(&self, comparison: &VersionComparison, allow_partial: bool) -> CommandExit {
+    pub(super) fn decide_exit(&self, comparison: &VersionComparison, allow_partial: bool) -> CommandExit {
         match self.fail_on {
             None => CommandExit::Pass,
             Some(_) if !allow_partial && !comparison.is_complete() => CommandExit::GateIncomplete,

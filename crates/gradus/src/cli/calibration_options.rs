@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use gradus_eval::calibration::{
     CalibrationFile, CalibrationFileError, CalibrationMismatch, RefusedCalibration, apply_calibrations, find_refusals,
-    judged_at, read_run_calibration,
+    judging_time, read_run_calibration,
 };
 use gradus_eval::report::{EvaluationSummary, GateMetric, QualityGate, RunReader};
 use gradus_eval::run::{EvaluatorRecord, PanelRecord, RunFileError, RunFolder};
@@ -60,7 +60,7 @@ impl CalibrationOptions {
     }
 
     /// Whether a calibration is configured, by the option or, as `configured`, by the settings file.
-    pub(super) fn is_given(&self, configured: Option<&Path>) -> bool {
+    pub(super) fn has_calibration(&self, configured: Option<&Path>) -> bool {
         self.path(configured).is_some()
     }
 
@@ -94,7 +94,7 @@ impl CalibrationOptions {
             None => read_run_calibration(&folder.calibration_path())?,
         };
         let Some(file) = own else { return self.load(configured, evaluators, panel, gates) };
-        let loaded = self.date_calibration(file, judged_at(&folder.record));
+        let loaded = self.date_calibration(file, judging_time(&folder.record));
         loaded.check_gates(find_refusals(&loaded.file, evaluators, panel, loaded.now), gates)?;
         Ok(Some(loaded))
     }

@@ -101,7 +101,7 @@ pub(super) fn run_compare_command(arguments: &CompareArguments) -> anyhow::Resul
         Err(error) => return Ok(reject_input(&error.to_string())),
     };
     write_outputs(arguments, &comparison)?;
-    let exit = arguments.decision.decide(&comparison, arguments.allow_partial);
+    let exit = arguments.decision.decide_exit(&comparison, arguments.allow_partial);
     if exit == CommandExit::GateIncomplete {
         print_diagnostic(match comparison.is_complete() {
             false => {
@@ -169,7 +169,7 @@ struct SourceEvaluation {
 struct SilentAddition;
 
 impl ReportAddition for SilentAddition {
-    fn stands_alone(&self) -> bool {
+    fn replaces_summary(&self) -> bool {
         true
     }
 }

@@ -23,14 +23,14 @@ pub(super) struct ConfigArguments {
 #[derive(Subcommand)]
 enum ConfigCommand {
     /// Print every setting with its value and where that came from. Secrets are masked.
-    Show(Box<ShowArguments>),
+    Show(Box<ConfigShowArguments>),
     /// Print the reference of all settings and environment variables, as Markdown.
     Reference,
 }
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-struct ShowArguments {
+struct ConfigShowArguments {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -53,7 +53,7 @@ The options are those of `gradus serve`: a value that one of them sets is shown 
 Exit codes: 0 shown, 2 the file cannot be read, is not trusted, or `gradus serve` refuses its settings (they are shown all the same).";
 
 /// Minimum number of characters for a part of a path with a digit in it to count as a key.
-const MIN_KEY_CHARS: usize = 16;
+const MIN_PATH_KEY_CHARS: usize = 16;
 
 /// Entry point of the command.
 pub(super) fn run_config_command(arguments: &ConfigArguments) -> anyhow::Result<CommandExit> {
@@ -100,7 +100,7 @@ struct SetVariable {
 }
 
 impl ShownConfig {
-    fn read(arguments: &ShowArguments) -> Result<ShownConfig, ConfigError> {
+    fn read(arguments: &ConfigShowArguments) -> Result<ShownConfig, ConfigError> {
         let environment = EnvironmentVariables::read();
         let named = arguments.server.config_path().or(environment.config.as_deref());
         let found = UncheckedFile::find(named)?;
@@ -138,7 +138,7 @@ impl ShownConfig {
         Ok(ShownConfig { file, values, variables: list_set_variables(), refusal, judge_error, server_error })
     }
 
-    fn print(&self, arguments: &ShowArguments) -> anyhow::Result<CommandExit> {
+    fn print(&self, arguments: &ConfigShowArguments) -> anyhow::Result<CommandExit> {
         let mut out = anstream::stdout().lock();
         if arguments.json {
             writeln!(out, "{}", serde_json::to_string_pretty(&self.to_json())?)?;
@@ -252,7 +252,7 @@ fn mask_address(text: &str) -> String {
         Some((_, host)) => format!("[redacted]@{host}"),
         None => authority.to_owned(),
     };
-    let is_key = |part: &str| part.len() >= MIN_KEY_CHARS && part.contains(|c: char| c.is_ascii_digit());
+    let is_key = |part: &str| part.len() >= MIN_PATH_KEY_CHARS && part.contains(|c: char| c.is_ascii_digit());
     let path: Vec<&str> = path.split('/').map(|part| if is_key(part) { "[redacted]" } else { part }).collect();
     format!("{scheme}{host}{}{query}", path.join("/"))
 }

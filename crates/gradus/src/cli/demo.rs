@@ -45,10 +45,10 @@ Examples:
 Needs no key and no network. Exit codes: 0 done, 1 it broke off, 2 the report or the folder cannot be written.";
 
 /// A dozen tasks of all kinds: reading, writing, working through pull requests, and two with a trap.
-const TASKS: &str = "4,7,9,11,12,14,15,16,17,28,48,49";
+const DEMO_TASKS: &str = "4,7,9,11,12,14,15,16,17,28,48,49";
 const PROJECT: &str = "gradus-demo";
 /// Size in bytes from which collected traces are sent as one export request.
-const AT_ONCE: usize = 4 << 20;
+const REQUEST_FLUSH_BYTES: usize = 4 << 20;
 
 /// Entry point of the command. Without `--keep` everything but the report is in a temporary folder, which is removed at
 /// the end.
@@ -65,7 +65,7 @@ pub(super) fn run_demo_command(arguments: &DemoArguments) -> anyhow::Result<Comm
     // An empty settings file: a `gradus.toml` in the working directory must not change the demo.
     let config = temporary.path().join("gradus.toml");
     std::fs::write(&config, "")?;
-    let store = data.join(gradus_store::FILE_NAME);
+    let store = data.join(gradus_store::DATABASE_FILE_NAME);
     // The options of grading, as a user would type them.
     let words = [
         "gradus".as_ref(),
@@ -110,7 +110,7 @@ pub(super) fn run_demo_command(arguments: &DemoArguments) -> anyhow::Result<Comm
     let begun = Instant::now();
     let names: Vec<String> = ScriptedPolicy::all().map(|policy| policy.name().to_owned()).collect();
     let report = BenchReport::from_results(BenchResults {
-        suite: gradus_github_bench::suite::BUILT_IN.to_owned(),
+        suite: gradus_github_bench::suite::BUILT_IN_SUITE.to_owned(),
         folder: data.display().to_string(),
         agents: names,
         not_applicable: Vec::new(),
@@ -123,7 +123,7 @@ pub(super) fn run_demo_command(arguments: &DemoArguments) -> anyhow::Result<Comm
         print_demo_line(&format!(
             "The traces are in {0}: `gradus serve --data {0}` shows them on a page, `gradus traces {0}/{1}` here",
             kept.display(),
-            gradus_store::FILE_NAME
+            gradus_store::DATABASE_FILE_NAME
         ))?;
     }
     Ok(exit)
@@ -150,7 +150,7 @@ fn run_demo_trials(data: &Path) -> anyhow::Result<(Vec<TrialLine>, String, usize
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let server = runtime.block_on(gradus_server::RunningServer::start_private(data)).map_err(anyhow::Error::msg)?;
     let address = server.http.to_string();
-    let http = gradus_http::http_client().build()?;
+    let http = gradus_http::http_client_builder().build()?;
     let mut bytes = 0;
     let played = play_demo(&mut |spans: Vec<u8>| {
         bytes += spans.len();
@@ -175,7 +175,7 @@ pub(super) fn send_demo_traces(sink: DemoSink<'_>) -> Result<(), DemoLoadError> 
 /// Runs all trials and passes their spans on as OTLP export requests of some megabytes.
 fn play_demo(send: &mut dyn FnMut(Vec<u8>) -> anyhow::Result<()>) -> anyhow::Result<Vec<TrialLine>> {
     let suite = TaskSuite::built_in()?;
-    let tasks = suite.select(TASKS)?;
+    let tasks = suite.select(DEMO_TASKS)?;
     let worlds = load_worlds(&tasks).map_err(anyhow::Error::msg)?;
     let policies: Vec<ScriptedPolicy> = ScriptedPolicy::all().collect();
     let contestants: Vec<TrialContestant<'_>> = policies.iter().copied().map(TrialContestant::Policy).collect();
@@ -188,7 +188,7 @@ fn play_demo(send: &mut dyn FnMut(Vec<u8>) -> anyhow::Result<()>) -> anyhow::Res
         // Protobuf messages of one type concatenate, so several export requests are one.
         waiting.extend_from_slice(&finished.otlp);
         lines.push(finished.line);
-        if waiting.len() >= AT_ONCE {
+        if waiting.len() >= REQUEST_FLUSH_BYTES {
             send(std::mem::take(&mut waiting))?;
         }
         Ok(())
@@ -236,7 +236,7 @@ impl ReportAddition for DemoAddition {
         self.inner.tables()
     }
 
-    fn stands_alone(&self) -> bool {
+    fn replaces_summary(&self) -> bool {
         true
     }
 
@@ -245,8 +245,8 @@ impl ReportAddition for DemoAddition {
         (!self.is_kept).then(|| "the traces of `gradus demo`, which were not kept (--keep FOLDER)".to_owned())
     }
 
-    fn keep(&self, folder: &Path) -> anyhow::Result<()> {
-        self.inner.keep(folder)
+    fn save_for_report(&self, folder: &Path) -> anyhow::Result<()> {
+        self.inner.save_for_report(folder)
     }
 
     fn print(&self, out: &mut dyn Write) -> io::Result<()> {

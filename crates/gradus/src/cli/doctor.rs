@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::Args;
 use gradus_server::ServerSummary;
-use gradus_store::{FILE_NAME, Store, StoreError, StoreLocation};
+use gradus_store::{DATABASE_FILE_NAME, Store, StoreError, StoreLocation};
 use reqwest::header::HOST;
 
 use super::CommandExit;
@@ -99,7 +99,7 @@ fn check_port(address: &str, option: &str) -> DoctorFinding {
 fn is_gradus_server(address: &str) -> bool {
     const TIMEOUT: Duration = Duration::from_secs(2);
     let ask = async {
-        let http = gradus_http::http_client().timeout(TIMEOUT).build().ok()?;
+        let http = gradus_http::http_client_builder().timeout(TIMEOUT).build().ok()?;
         let request = http.get(format!("http://{address}/healthz")).header(HOST, "localhost");
         let health = request.send().await.ok()?.bytes().await.ok()?;
         let health: serde_json::Value = serde_json::from_slice(&health).ok()?;
@@ -134,7 +134,7 @@ fn check_store(location: &StoreLocation) -> DoctorFinding {
     let Some(folder) = location.folder() else {
         return describe_store(Store::check_can_start(location).and_then(|()| Store::open_at_to_read(location)));
     };
-    let path = folder.join(FILE_NAME);
+    let path = folder.join(DATABASE_FILE_NAME);
     if !path.exists() {
         return DoctorFinding::Good("none yet; it is made at the first start".to_owned());
     }
@@ -181,7 +181,7 @@ fn check_other_servers(summary: &ServerSummary) -> DoctorFinding {
 
 /// Checks for keys if other machines can reach the server, which does not start without one then.
 fn check_keys(location: &StoreLocation) -> DoctorFinding {
-    let keys = Store::keys_beside(location).unwrap_or_default();
+    let keys = Store::list_keys_at(location).unwrap_or_default();
     match keys.iter().filter(|key| key.revoked_ns.is_none()).count() {
         0 => DoctorFinding::Bad(
             "others can reach the server, and there is no key: make one with `gradus keys add NAME`".to_owned(),
@@ -193,15 +193,15 @@ fn check_keys(location: &StoreLocation) -> DoctorFinding {
 /// Checks the free space for unprivileged users (`f_bavail`). Below 32 MB SQLite cannot work reliably, below 1 GB a
 /// busy server fills the disk within hours.
 fn check_disk_space(data: &Path) -> DoctorFinding {
-    const LITTLE: u64 = 1 << 30;
-    const NOTHING: u64 = 32 << 20;
+    const LOW_SPACE_BYTES: u64 = 1 << 30;
+    const MIN_SPACE_BYTES: u64 = 32 << 20;
     match rustix::fs::statvfs(nearest_existing_folder(data)) {
         Ok(found) => {
             let free = found.f_bavail.saturating_mul(found.f_frsize);
             let text = format!("{:.1} GB free at {}", free as f64 / 1e9, data.display());
-            if free < NOTHING {
+            if free < MIN_SPACE_BYTES {
                 DoctorFinding::Bad(format!("{text}: make room, or choose another folder with --data"))
-            } else if free < LITTLE {
+            } else if free < LOW_SPACE_BYTES {
                 DoctorFinding::Warning(format!("{text}: make room, or keep less with serve.retention"))
             } else {
                 DoctorFinding::Good(text)
@@ -228,7 +228,7 @@ fn describe_local_servers() -> DoctorFinding {
     match find_local_servers() {
         Ok(found) => {
             let there: Vec<String> =
-                found.iter().filter(|server| server.is_there()).map(FoundServer::summary_line).collect();
+                found.iter().filter(|server| server.has_listener()).map(FoundServer::summary_line).collect();
             DoctorFinding::Good(match there.is_empty() {
                 true => "no model server runs on a default port of Ollama, llama.cpp, LM Studio or vLLM".to_owned(),
                 false => there.join("; "),

@@ -24,7 +24,7 @@ pub(super) struct GateOptions {
     /// Compare this with the bar: the estimate, or the unfavourable (lower) or favourable (upper) end of its 95 %
     /// interval [default: estimate].
     #[arg(long, value_name = "NUMBER", value_enum, help_heading = "Gates")]
-    pub(super) gate_on: Option<GateNumber>,
+    pub(super) gate_on: Option<GateBasisOption>,
     /// Decide gates also if the run ended early, or if the cost of some runs is not known; without it they are
     /// INCOMPLETE, and the exit code is 6.
     #[arg(long, help_heading = "Gates")]
@@ -36,7 +36,7 @@ pub(super) struct GateOptions {
 
 /// The values of `--gate-on`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum GateNumber {
+pub(super) enum GateBasisOption {
     Estimate,
     Lower,
     Upper,
@@ -45,10 +45,10 @@ pub(super) enum GateNumber {
 impl GateOptions {
     fn basis(&self) -> GateBasis {
         match self.gate_on {
-            Some(GateNumber::Lower) => GateBasis::Lower,
-            Some(GateNumber::Upper) => GateBasis::Upper,
+            Some(GateBasisOption::Lower) => GateBasis::Lower,
+            Some(GateBasisOption::Upper) => GateBasis::Upper,
             None if self.strict => GateBasis::Lower,
-            Some(GateNumber::Estimate) | None => GateBasis::Estimate,
+            Some(GateBasisOption::Estimate) | None => GateBasis::Estimate,
         }
     }
 
@@ -77,7 +77,7 @@ impl GateOptions {
         let mut results: Vec<GateResult> = gates.iter().map(|gate| gate.check(&context)).collect();
         for result in &mut results {
             explain_unpriced_runs(result, &context);
-            addition.explain(result);
+            addition.refine_gate_reason(result);
         }
         Ok(results)
     }
@@ -97,7 +97,7 @@ pub(super) fn collect_baseline_metrics(
 
 /// Returns the exit code by the gates alone. An undecided gate outweighs a failed one: its run has to be repeated
 /// anyway.
-pub(super) fn gate_exit(gates: &[GateResult]) -> CommandExit {
+pub(super) fn exit_for_gates(gates: &[GateResult]) -> CommandExit {
     let has = |verdict| gates.iter().any(|gate| gate.verdict == verdict);
     match (has(GateVerdict::Incomplete), has(GateVerdict::Fail)) {
         (true, _) => CommandExit::GateIncomplete,

@@ -77,7 +77,7 @@ fn check_health(arguments: &HealthArguments) -> Result<String, HealthError> {
     let base = parse_base_url(&url).ok_or_else(|| HealthError::Address { url: url.clone() })?;
     let timeout = Duration::from_secs(arguments.timeout.max(1));
     let ask = async {
-        let http = gradus_http::http_client().timeout(timeout).build();
+        let http = gradus_http::http_client_builder().timeout(timeout).build();
         let http = http.map_err(|error| HealthError::Client(std::io::Error::other(error)))?;
         let health = ask_server(&http, &base, "healthz").await?;
         let Some(version) = health["version"].as_str().filter(|_| health["status"] == "ok") else {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use gradus_eval::evaluator::OFFLINE;
+use gradus_eval::evaluator::OFFLINE_JUDGE;
 use gradus_eval::judge_selection::JudgeConfig;
 
 use crate::config::ConfigFile;
@@ -101,13 +101,13 @@ impl JudgeOptions {
     /// Sets the judge to `offline` without `--judge`, whatever keys are set.
     pub(super) fn judge_offline_by_default(&mut self) {
         if self.judge.is_empty() {
-            self.judge.push(OFFLINE.to_owned());
+            self.judge.push(OFFLINE_JUDGE.to_owned());
         }
     }
 
     /// Whether the options say that only rules judge.
     pub(super) fn asks_no_model(&self) -> bool {
-        !self.judge.is_empty() && self.judge.iter().all(|judge| judge == OFFLINE) && self.escalate_to.is_none()
+        !self.judge.is_empty() && self.judge.iter().all(|judge| judge == OFFLINE_JUDGE) && self.escalate_to.is_none()
     }
 
     /// Whether one judge may be asked one question several times.

@@ -61,13 +61,13 @@ enum KeyCommandError {
 
 /// Entry point of the command.
 pub(super) fn run_keys_command(arguments: &KeyArguments) -> anyhow::Result<CommandExit> {
-    Ok(carry_out(arguments).unwrap_or_else(|error| {
+    Ok(run_key_action(arguments).unwrap_or_else(|error| {
         print_diagnostic(&error.to_string());
         CommandExit::BadInput
     }))
 }
 
-fn carry_out(arguments: &KeyArguments) -> Result<CommandExit, KeyCommandError> {
+fn run_key_action(arguments: &KeyArguments) -> Result<CommandExit, KeyCommandError> {
     let location = store_location(arguments.store.as_deref(), arguments.data.as_deref())?;
     match &arguments.command {
         KeyCommand::Add { name, scopes } => {
@@ -79,7 +79,7 @@ fn carry_out(arguments: &KeyArguments) -> Result<CommandExit, KeyCommandError> {
                 return Err(KeyCommandError::NoScope);
             }
             let key = new_key()?;
-            if !Store::add_key_beside(&location, name, &key, scopes, now_ns())? {
+            if !Store::add_key_at(&location, name, &key, scopes, now_ns())? {
                 return Err(KeyCommandError::NameTaken { name: name.clone() });
             }
             // The key alone goes to standard output, so that a script can store it; the store has only its digest.
@@ -87,7 +87,7 @@ fn carry_out(arguments: &KeyArguments) -> Result<CommandExit, KeyCommandError> {
             anstream::println!("{key}");
         }
         KeyCommand::List => {
-            for key in Store::keys_beside(&location)? {
+            for key in Store::list_keys_at(&location)? {
                 let created = jiff::Timestamp::from_nanosecond(i128::from(key.created_ns)).unwrap_or_default();
                 let created = created.round(jiff::Unit::Second).unwrap_or(created);
                 let state = if key.revoked_ns.is_some() { "revoked" } else { "valid" };
@@ -95,7 +95,7 @@ fn carry_out(arguments: &KeyArguments) -> Result<CommandExit, KeyCommandError> {
             }
         }
         KeyCommand::Revoke { name } => {
-            if !Store::revoke_key_beside(&location, name, now_ns())? {
+            if !Store::revoke_key_at(&location, name, now_ns())? {
                 return Err(KeyCommandError::NoValidKey { name: name.clone() });
             }
             anstream::println!("{} is revoked", printable_line(name));

@@ -11,9 +11,9 @@ use serde::{Deserialize, Deserializer};
 /// Maximum length of a line in bytes.
 const MAX_LINE_BYTES: u64 = 1 << 20;
 /// The labeller of lines that do not name one.
-const UNNAMED: &str = "unnamed";
+const UNNAMED_LABELLER: &str = "unnamed";
 /// The labeller of truth by construction.
-const BENCH: &str = "bench";
+const BENCH_LABELLER: &str = "bench";
 
 /// A label with the draw that its case is from, if it was drawn.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub(super) enum LabelFileError {
 /// A line of any of the formats. Unknown fields are ignored.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct LabelLine {
+struct LabelFileLine {
     trajectory_id: Option<String>,
     #[serde(deserialize_with = "read_index")]
     step_index: Option<u32>,
@@ -119,7 +119,7 @@ pub(super) fn read_label_file(path: &Path, is_wanted: impl Fn(&str) -> bool) -> 
         if kind == LabellerKind::Model {
             continue;
         }
-        let unnamed = if kind == LabellerKind::Truth { BENCH } else { UNNAMED };
+        let unnamed = if kind == LabellerKind::Truth { BENCH_LABELLER } else { UNNAMED_LABELLER };
         labels.push(FileLabel {
             label: CaseLabel {
                 trajectory_id: line.trajectory_id.unwrap_or_default(),
@@ -137,7 +137,7 @@ pub(super) fn read_label_file(path: &Path, is_wanted: impl Fn(&str) -> bool) -> 
     Ok(labels)
 }
 
-fn read_json_lines(file: File, path: &Path) -> Result<Vec<(u64, LabelLine)>, LabelFileError> {
+fn read_json_lines(file: File, path: &Path) -> Result<Vec<(u64, LabelFileLine)>, LabelFileError> {
     let io = |source| LabelFileError::Io { path: path.to_owned(), source };
     let mut reader = BufReader::new(file);
     let (mut lines, mut text) = (Vec::new(), Vec::new());
@@ -159,7 +159,7 @@ fn read_json_lines(file: File, path: &Path) -> Result<Vec<(u64, LabelLine)>, Lab
     Ok(lines)
 }
 
-fn read_csv_lines(file: File, path: &Path) -> Result<Vec<(u64, LabelLine)>, LabelFileError> {
+fn read_csv_lines(file: File, path: &Path) -> Result<Vec<(u64, LabelFileLine)>, LabelFileError> {
     let mut reader = csv::Reader::from_reader(file);
     let mut lines = Vec::new();
     for (record, number) in reader.deserialize::<CsvLabelLine>().zip(2..) {
@@ -173,7 +173,7 @@ fn read_csv_lines(file: File, path: &Path) -> Result<Vec<(u64, LabelLine)>, Labe
         let plain = |text: Option<String>| text.map(|text| text.trim_start_matches('\'').to_owned());
         lines.push((
             number,
-            LabelLine {
+            LabelFileLine {
                 trajectory_id: plain(line.trajectory_id),
                 step_index: line.step_index,
                 evaluator: plain(line.evaluator),
@@ -181,7 +181,7 @@ fn read_csv_lines(file: File, path: &Path) -> Result<Vec<(u64, LabelLine)>, Labe
                 author: plain(line.author),
                 labeller: plain(line.labeller),
                 span_id: plain(line.span_id),
-                ..LabelLine::default()
+                ..LabelFileLine::default()
             },
         ));
     }

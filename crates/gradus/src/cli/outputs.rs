@@ -13,7 +13,7 @@ use gradus_eval::report::{EvaluationSummary, GateResult, RunReader};
 use super::CommandExit;
 use super::baseline::BaselineOptions;
 use super::calibration_options::CalibrationOptions;
-use super::gates::{GateOptions, gate_exit};
+use super::gates::{GateOptions, exit_for_gates};
 use super::report_addition::ReportAddition;
 use gradus_report::BOLD;
 use gradus_report::compare::{self, VersionComparison};
@@ -223,7 +223,7 @@ impl OutputOptions {
         if !stdout_is_taken {
             let mut out = BufWriter::new(anstream::stdout().lock());
             addition.print(&mut out)?;
-            if !addition.stands_alone() {
+            if !addition.replaces_summary() {
                 summary::print_summary(found, gates, &mut out)?;
             }
             if let Some(comparison) = comparison {
@@ -254,8 +254,8 @@ impl RunReport {
         if decision.fail_on.is_some() && !self.summary.complete && !options.gates.allow_partial {
             return CommandExit::GateIncomplete;
         }
-        let compared = self.comparison.as_ref().map(|found| decision.decide(found, options.gates.allow_partial));
-        match (gate_exit(if self.decides { &self.gates } else { &[] }), compared) {
+        let compared = self.comparison.as_ref().map(|found| decision.decide_exit(found, options.gates.allow_partial));
+        match (exit_for_gates(if self.decides { &self.gates } else { &[] }), compared) {
             (CommandExit::Pass, Some(exit)) => exit,
             (exit, _) => exit,
         }

@@ -11,7 +11,7 @@ use clap::Args;
 use gradus_github_agent::tools::{GitHubTools, ToolRestrictions};
 use gradus_github_bench::record::TrialRecord;
 use gradus_github_bench::replay::{CheckResults, ReplayEnvironment, ReplayReport, StepNecessity, replay_trial};
-use gradus_github_bench::suite::{BUILT_IN, BenchTask, SuiteError, TaskSuite};
+use gradus_github_bench::suite::{BUILT_IN_SUITE, BenchTask, SuiteError, TaskSuite};
 use gradus_github_bench::trial::TrialPlan;
 use gradus_github_sim::World;
 use gradus_github_sim::state::WorldState;
@@ -49,7 +49,7 @@ hold without it, and no later argument and nothing in the final message comes fr
 Exit codes: 0 all were played, 2 something cannot be read or is not there, 4 there is no run in the folder, or none of the task.";
 
 /// Maximum size of a record that is read, in bytes. A record is read into memory as a whole; ours are far smaller.
-const MAX_BYTES: u64 = 1 << 30;
+const MAX_RECORD_BYTES: u64 = 1 << 30;
 
 /// Why records or their tasks could not be read; printed as one line, exit code 2.
 #[derive(Debug, thiserror::Error)]
@@ -145,7 +145,7 @@ fn find_trial_records(arguments: &ReplayArguments) -> Result<Vec<(TrialRecord, B
     let mut found = Vec::new();
     for file in files {
         let size = fs::metadata(&file).map_err(|error| unreadable(&file, error))?.len();
-        if size > MAX_BYTES {
+        if size > MAX_RECORD_BYTES {
             return Err(ReplayCommandError::TooLarge { path: file });
         }
         let text = fs::read(&file).map_err(|error| unreadable(&file, error))?;
@@ -175,7 +175,7 @@ fn suite_name(arguments: &ReplayArguments, folder: &Path) -> Result<String, Repl
                 serde_json::from_slice(&text).map_err(|source| ReplayCommandError::Plan { path, source })?;
             Ok(plan.suite)
         }
-        Err(_) => Ok(BUILT_IN.to_owned()),
+        Err(_) => Ok(BUILT_IN_SUITE.to_owned()),
     }
 }
 

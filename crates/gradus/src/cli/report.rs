@@ -79,7 +79,7 @@ pub(super) fn run_report_command(arguments: &ReportArguments) -> anyhow::Result<
         Ok(folder) => folder,
         Err(error) => return Ok(reject_report_input(&error.to_string())),
     };
-    let bench = match BenchReport::of_run(folder.path()) {
+    let bench = match BenchReport::load_from_run(folder.path()) {
         Ok(bench) => bench,
         Err(reason) => return Ok(reject_report_input(&reason.to_string())),
     };
@@ -198,13 +198,13 @@ fn prepare_destinations(
     settings: &PhoenixSection,
 ) -> Result<Option<ReachableDestinations>, DestinationError> {
     let read_from: Vec<PhoenixAddress> =
-        record.sources.iter().filter_map(|source| PhoenixAddress::of_source(source)?.ok()).collect();
-    let vouched = environment.phoenix_url.as_deref().and_then(|url| PhoenixAddress::of_url(url).ok());
+        record.sources.iter().filter_map(|source| PhoenixAddress::from_source(source)?.ok()).collect();
+    let vouched = environment.phoenix_url.as_deref().and_then(|url| PhoenixAddress::from_url(url).ok());
     // The user has named this address outside of the folder of runs, or it does not leave the machine.
     let is_vouched = |own: &PhoenixAddress| own.is_local() || vouched.as_ref().is_some_and(|url| url.base == own.base);
     // A folder of runs may come from a stranger, and must not decide who gets the key.
     if let (None, Some(own)) = (&arguments.phoenix, read_from.first())
-        && arguments.destinations.go_to_phoenix()
+        && arguments.destinations.logs_to_phoenix()
         && environment.phoenix_key.is_some()
         && !is_vouched(own)
     {

@@ -41,7 +41,7 @@ pub(super) trait ReportAddition {
     }
 
     /// Saves into the folder of the run what a later `gradus report` needs to add the same again.
-    fn keep(&self, folder: &Path) -> anyhow::Result<()> {
+    fn save_for_report(&self, folder: &Path) -> anyhow::Result<()> {
         let _ = folder;
         Ok(())
     }
@@ -52,12 +52,12 @@ pub(super) trait ReportAddition {
     }
 
     /// Whether a run without a single trajectory still has something to report.
-    fn is_enough(&self) -> bool {
+    fn has_own_results(&self) -> bool {
         false
     }
 
     /// Replaces the reason of a failed or inconclusive gate if it has a better one.
-    fn explain(&self, gate: &mut GateResult) {
+    fn refine_gate_reason(&self, gate: &mut GateResult) {
         let _ = gate;
     }
 
@@ -96,7 +96,7 @@ pub(super) trait ReportAddition {
     }
 
     /// Whether the text of `print` replaces the summary on the terminal.
-    fn stands_alone(&self) -> bool {
+    fn replaces_summary(&self) -> bool {
         false
     }
 

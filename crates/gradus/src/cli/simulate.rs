@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use clap::Args;
-use gradus_github_sim::{BUILT_IN, SeedFile, World};
+use gradus_github_sim::{BUILT_IN_SEEDS, SeedFile, World};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{CommandExit, print_diagnostic};
@@ -97,7 +97,7 @@ fn print_world(world: &World) {
             repository.issues.len() - pulls,
         );
     }
-    let known: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
+    let known: Vec<&str> = BUILT_IN_SEEDS.iter().map(|(name, _)| *name).collect();
     anstream::println!(
         "{} accounts, {} repositories, now {}; seeds that come with Gradus: {}",
         state.accounts.len(),

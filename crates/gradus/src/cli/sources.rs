@@ -132,9 +132,9 @@ impl SourceOptions {
     pub(super) fn resolve(
         &self,
         given: &[String],
-        places: StateLocations<'_>,
+        locations: StateLocations<'_>,
     ) -> Result<ResolvedSources, SourceOptionsError> {
-        self.selection.resolve(given, self.condition.as_deref(), places)
+        self.selection.resolve(given, self.condition.as_deref(), locations)
     }
 }
 
@@ -145,10 +145,10 @@ impl SelectionOptions {
         &self,
         given: &[String],
         condition: Option<&str>,
-        places: StateLocations<'_>,
+        locations: StateLocations<'_>,
     ) -> Result<ResolvedSources, SourceOptionsError> {
         let environment = EnvironmentVariables::read();
-        let file = ConfigFile::read(places.config.or(environment.config.as_deref()))?;
+        let file = ConfigFile::read(locations.config.or(environment.config.as_deref()))?;
         let (from, to) = (self.from.as_deref(), self.to.as_deref());
         let condition = condition
             .map(FilterCondition::read)
@@ -161,9 +161,9 @@ impl SelectionOptions {
         let project = self.project.clone().or_else(|| environment.phoenix_project.clone());
         let mut named = Vec::new();
         for name in given {
-            let address = PhoenixAddress::of_source(name).transpose();
+            let address = PhoenixAddress::from_source(name).transpose();
             let address =
-                address.map_err(|source| SourceOptionsError::Address { name: without_secrets(name), source })?;
+                address.map_err(|source| SourceOptionsError::Address { name: strip_credentials(name), source })?;
             named.push(match address {
                 Some(PhoenixAddress { project: Some(own), .. })
                     if self.project.as_ref().is_some_and(|it| *it != own) =>
@@ -181,7 +181,8 @@ impl SelectionOptions {
             return Err(SourceOptionsError::ProjectWithoutPhoenix);
         }
         if named.is_empty() {
-            let address = given_phoenix(self.phoenix.as_deref(), &environment)?.ok_or(SourceOptionsError::NoSource)?;
+            let address =
+                find_configured_phoenix(self.phoenix.as_deref(), &environment)?.ok_or(SourceOptionsError::NoSource)?;
             if let (Some(own), Some(given)) = (&address.project, &self.project)
                 && own != given
             {
@@ -192,8 +193,8 @@ impl SelectionOptions {
             named.push(NamedSource { name: address.to_string(), phoenix: Some(address) });
         }
         let phoenix = file.phoenix.client_settings(&environment);
-        let store = store_address(self.store.as_deref(), places.data).map(SecretString::from_address);
-        let given_folder = places.data.or(places.state_dir);
+        let store = store_address(self.store.as_deref(), locations.data).map(SecretString::from_address);
+        let given_folder = locations.data.or(locations.state_dir);
         let state_dir = given_folder.map(Path::to_owned).or(environment.state_dir).or(file.state_dir);
         Ok(ResolvedSources {
             named,
@@ -204,14 +205,14 @@ impl SelectionOptions {
                 store,
                 server_key: environment.gradus_key,
             },
-            fresh: places.fresh,
+            fresh: locations.fresh,
             accepts_personal_stdin: true,
         })
     }
 }
 
 /// Returns the Phoenix of `--phoenix`, else of PHOENIX_COLLECTOR_ENDPOINT; `None` if neither is set.
-pub(super) fn given_phoenix(
+pub(super) fn find_configured_phoenix(
     given: Option<&str>,
     environment: &EnvironmentVariables,
 ) -> Result<Option<PhoenixAddress>, SourceOptionsError> {
@@ -220,13 +221,13 @@ pub(super) fn given_phoenix(
         (None, Some(url)) => ("PHOENIX_COLLECTOR_ENDPOINT", url.as_str()),
         (None, None) => return Ok(None),
     };
-    PhoenixAddress::of_url(text)
+    PhoenixAddress::from_url(text)
         .map(Some)
         .map_err(|source| SourceOptionsError::Address { name: name.to_owned(), source })
 }
 
 /// Returns an address without user and password, so that it may be shown.
-fn without_secrets(name: &str) -> String {
+fn strip_credentials(name: &str) -> String {
     match (name.split_once("://"), name.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
         _ => name.to_owned(),
@@ -268,14 +269,14 @@ impl ResolvedSources {
         };
         failed += self.read_archives(sink, &mut summary)?;
         let stepless = summary.defects.iter().filter(|defect| defect.kind == DefectKind::FileWithoutSteps);
-        for defect in stepless.take(MAX_WARNINGS) {
+        for defect in stepless.take(MAX_REPORTED_RECORDS) {
             print_diagnostic(&defect.detail);
         }
         let unreadable = summary.defects.iter().filter(|defect| defect.kind == DefectKind::UnreadableRecord);
-        for defect in unreadable.clone().take(MAX_WARNINGS) {
+        for defect in unreadable.clone().take(MAX_REPORTED_RECORDS) {
             print_diagnostic(&format!("passed over a record: {}", defect.detail));
         }
-        let more = unreadable.count().saturating_sub(MAX_WARNINGS);
+        let more = unreadable.count().saturating_sub(MAX_REPORTED_RECORDS);
         if more > 0 {
             print_diagnostic(&format!("passed over {more} more records; --coverage counts them"));
         }
@@ -298,7 +299,7 @@ impl ResolvedSources {
                 Ok(broken) => failed += broken,
                 Err(error) => {
                     print_diagnostic(&error.to_string());
-                    intake.broken_file(&error.to_string());
+                    intake.add_broken_file(&error.to_string());
                     failed += 1;
                 }
             }
@@ -338,14 +339,14 @@ impl ResolvedSources {
                 settings: self.phoenix.clone(),
                 state_dir: Some(self.known.state_dir.clone()),
                 fresh: self.fresh,
-                tell: print_diagnostic,
+                notify_user: print_diagnostic,
             };
             return phoenix.read(intake).map(|()| 0);
         }
         #[cfg(not(feature = "parquet"))]
         if super::s3_support::has_s3_scheme(&named.name) {
             let missing = super::s3_support::NoS3Support { address: named.name.clone() };
-            return Err(SourceError::Told(missing.to_string()));
+            return Err(SourceError::External(missing.to_string()));
         }
         let inputs = gradus_ingest::expand_source(&named.name, &self.known)?;
         // A folder with a single file is still a folder: the name of its file is not the one that was given.
@@ -375,7 +376,7 @@ impl SourceReadReport {
             return CommandExit::BadInput;
         }
         if found == 0 {
-            print_diagnostic(&self.nothing_found());
+            print_diagnostic(&self.explain_no_trajectories());
             return CommandExit::NothingFound;
         }
         CommandExit::Pass
@@ -383,12 +384,12 @@ impl SourceReadReport {
 
     /// Explains why there are no trajectories, by the first reason that applies: filters excluded everything, there
     /// are no records, records are unreadable, spans are missing, or spans call no model and no tool.
-    fn nothing_found(&self) -> String {
+    fn explain_no_trajectories(&self) -> String {
         let sum = |count: fn(&SourceCoverage) -> u64| self.summary.sources.iter().map(count).sum::<u64>();
         let (spans, logs) = (sum(|source| source.spans), sum(|source| source.log_records));
         let (documents, skipped) = (sum(|source| source.documents), sum(|source| source.skipped_files));
         let refused = sum(|source| source.unreadable_records);
-        let others = self.summary.passed_over;
+        let others = self.summary.excluded_count;
         let asked = match self.narrowed_by.as_slice() {
             [one] => format!("{one} asks for"),
             several => format!("{} ask for", several.join(" and ")),
@@ -424,7 +425,7 @@ impl SourceReadReport {
 }
 
 /// Maximum number of unreadable records that are reported one by one; the rest is counted.
-const MAX_WARNINGS: usize = 5;
+const MAX_REPORTED_RECORDS: usize = 5;
 
 /// Reads the files of a folder and returns how many are corrupt. Files of no known format are skipped.
 fn read_folder(inputs: &[InputSource], known: &StoreAndServerResolver, intake: &mut RecordIntake<'_>) -> usize {
@@ -437,7 +438,7 @@ fn read_folder(inputs: &[InputSource], known: &StoreAndServerResolver, intake: &
         }
         Err(error) => {
             print_diagnostic(&error.to_string());
-            intake.broken_file(&error.to_string());
+            intake.add_broken_file(&error.to_string());
             broken += 1;
         }
     });

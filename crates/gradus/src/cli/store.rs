@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use gradus_core::span::TraceId;
-use gradus_store::{FILE_NAME, SearchWords, Store, StoreError, StoreLocation, StoreOptions, WriteHandle, copy_store};
+use gradus_store::{
+    DATABASE_FILE_NAME, SearchTextBuilder, Store, StoreError, StoreLocation, StoreOptions, WriteHandle, copy_store,
+};
 
 use super::store_archive::{ArchiveArguments, run_archive_command};
 use super::{CommandExit, print_diagnostic};
@@ -66,7 +68,7 @@ impl DataFolderOptions {
     /// Returns the file of an embedded store, which must exist; `None` for a database server.
     fn existing_file(&self) -> Result<Option<PathBuf>, StoreCommandError> {
         let location = self.location()?;
-        let Some(path) = location.folder().map(|folder| folder.join(FILE_NAME)) else { return Ok(None) };
+        let Some(path) = location.folder().map(|folder| folder.join(DATABASE_FILE_NAME)) else { return Ok(None) };
         if path.is_file() { Ok(Some(path)) } else { Err(StoreError::Missing { path }.into()) }
     }
 }
@@ -151,7 +153,7 @@ pub(super) fn run_store_command(arguments: &StoreArguments) -> anyhow::Result<Co
 }
 
 /// Opens the store for reading, even while a server runs. It must exist.
-fn read_only(data: &DataFolderOptions) -> Result<Store, StoreCommandError> {
+fn open_read_only(data: &DataFolderOptions) -> Result<Store, StoreCommandError> {
     Ok(Store::open_at_to_read(&data.location()?)?)
 }
 
@@ -163,7 +165,7 @@ fn open_exclusive(data: &DataFolderOptions) -> Result<Store, StoreCommandError> 
 
 /// Reads every row. A damaged store is the expected finding here and not bad input, so it has exit code 1.
 fn check_store(data: &DataFolderOptions) -> Result<CommandExit, StoreCommandError> {
-    let report = match read_only(data)?.check(&mut stored_records::span_ids) {
+    let report = match open_read_only(data)?.check(&mut stored_records::span_ids) {
         Ok(report) => report,
         Err(error @ StoreError::Missing { .. }) => return Err(error.into()),
         Err(error) => {
@@ -225,7 +227,7 @@ fn compact_store(data: &DataFolderOptions) -> Result<CommandExit, StoreCommandEr
 
 /// Writes the export under another name and renames it at the end, so that a file with the wanted name is complete.
 fn export_store(file: &Path, data: &DataFolderOptions) -> Result<CommandExit, StoreCommandError> {
-    let store = read_only(data)?;
+    let store = open_read_only(data)?;
     let wrong = |source: std::io::Error| StoreCommandError::File { path: file.to_owned(), source };
     if file == Path::new("-") {
         let out = zstd::Encoder::new(std::io::stdout().lock(), 3).map_err(wrong)?;
@@ -236,7 +238,7 @@ fn export_store(file: &Path, data: &DataFolderOptions) -> Result<CommandExit, St
     }
     let part = file.with_added_extension("part");
     // Readable by its owner only: traces hold what users and tools said.
-    let out = BufWriter::new(gradus_store::create_private(&part).map_err(wrong)?);
+    let out = BufWriter::new(gradus_store::create_private_file(&part).map_err(wrong)?);
     let done = write_export(&store, zstd::Encoder::new(out, 3).map_err(wrong)?)
         .and_then(|rows| std::fs::rename(&part, file).map_err(wrong).map(|()| rows));
     match done {
@@ -259,7 +261,7 @@ fn write_export(store: &Store, mut out: zstd::Encoder<'_, impl Write>) -> Result
     Ok(done.rows)
 }
 
-/// Reads an export into an empty store. `words_of` recomputes the full-text index, which an export does not contain.
+/// Reads an export into an empty store. `rebuild_search_text` recomputes the full-text index, which an export does not contain.
 fn import_store(file: &Path, data: &DataFolderOptions) -> Result<CommandExit, StoreCommandError> {
     let wrong = |source: std::io::Error| StoreCommandError::File { path: file.to_owned(), source };
     let input: Box<dyn BufRead + Send> = if file == Path::new("-") {
@@ -269,7 +271,7 @@ fn import_store(file: &Path, data: &DataFolderOptions) -> Result<CommandExit, St
     };
     let store = open_exclusive(data)?;
     let done = store
-        .import(input, gradus_server::words_of)
+        .import(input, gradus_server::rebuild_search_text)
         .map_err(|source| StoreCommandError::Import { path: file.to_owned(), source })?;
     anstream::println!("{} traces, {} rows", done.traces, done.rows);
     Ok(CommandExit::Pass)
@@ -278,7 +280,7 @@ fn import_store(file: &Path, data: &DataFolderOptions) -> Result<CommandExit, St
 /// Copies a store into another one, and compares them.
 fn copy_whole_store(from: &str, to: &str) -> Result<CommandExit, StoreCommandError> {
     let (from, to) = (StoreLocation::from_address(from)?, StoreLocation::from_address(to)?);
-    let words: SearchWords = Arc::new(gradus_server::words_of);
+    let words: SearchTextBuilder = Arc::new(gradus_server::rebuild_search_text);
     let copied = copy_store(&from, &to, &words, &mut |table| {
         if table.rows > 0 {
             print_diagnostic(&format!("{}: {} rows copied", table.table, table.rows));
@@ -302,7 +304,7 @@ fn backup_store(file: &Path, data: &DataFolderOptions) -> Result<CommandExit, St
     }
     let location = data.location()?;
     let copied = match location.folder() {
-        Some(folder) => Store::backup_beside(&folder.join(FILE_NAME), file),
+        Some(folder) => Store::backup_file(&folder.join(DATABASE_FILE_NAME), file),
         None => Store::open_at_to_read(&location).and_then(|store| store.backup(file)),
     };
     copied.map_err(|source| StoreCommandError::Backup { path: file.to_owned(), source })?;

@@ -3,8 +3,8 @@
 use std::io::Write;
 
 use clap::Args;
-use gradus_github_agent::mcp::{MCP_TIMEOUT, McpError, McpServer, McpTools};
-use gradus_github_agent::tools::{AgentTool, ToolBox as _, ToolEffect, ToolFamily, ToolRestrictions, all_tools};
+use gradus_github_agent::mcp::{MCP_TIMEOUT, McpError, McpServerSpec, McpTools};
+use gradus_github_agent::tools::{AgentTool, ToolEffect, ToolFamily, ToolRestrictions, ToolSet as _, all_tools};
 use serde_json::{Value, json};
 
 use super::{CommandExit, print_diagnostic};
@@ -24,7 +24,7 @@ pub(super) struct ToolsCommandArguments {
     read_only: bool,
     /// Instead, the tools of an MCP server: a command line, or an address.
     #[arg(long, value_name = "COMMAND|URL", conflicts_with = "tools")]
-    mcp: Option<McpServer>,
+    mcp: Option<McpServerSpec>,
     /// Call the MCP server's tool with these arguments, and print what came of it.
     #[arg(long, value_name = "JSON", requires = "name", requires = "mcp", conflicts_with = "json")]
     call: Option<String>,
@@ -69,7 +69,7 @@ pub(super) fn run_tools_command(arguments: &ToolsCommandArguments) -> anyhow::Re
         }
     };
     let mut listed = match &arguments.mcp {
-        Some(server) => match of_server(server, call)? {
+        Some(server) => match list_or_call_tools(server, call)? {
             Ok(ToolsCommandOutput::Called { text, is_error }) => {
                 anstream::println!("{}", make_printable(&text));
                 return Ok(if is_error { CommandExit::Unexpected } else { CommandExit::Pass });
@@ -125,8 +125,8 @@ fn read_call(arguments: &ToolsCommandArguments) -> Result<Option<(&str, Value)>,
 
 /// Connects to an MCP server, and lists its tools or calls one. The outer error is a failure of this program, the inner
 /// one of the server.
-fn of_server(
-    server: &McpServer,
+fn list_or_call_tools(
+    server: &McpServerSpec,
     call: Option<(&str, Value)>,
 ) -> anyhow::Result<Result<ToolsCommandOutput, ToolsCommandError>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -8,7 +8,8 @@ use clap::Args;
 
 use super::{CommandExit, print_diagnostic};
 use crate::config::{
-    ConfigError, EnvironmentVariables, FILE_NAME, TrustError, TrustStore, UncheckedFile, canonical_name, digest_bytes,
+    CONFIG_FILE_NAME, ConfigError, EnvironmentVariables, TrustError, TrustStore, UncheckedFile, canonical_name,
+    digest_bytes,
 };
 use gradus_core::visible::printable_line;
 
@@ -63,13 +64,13 @@ enum TrustCommandError {
 
 /// Entry point of the command. Declining is exit code 2, so that a script does not go on without trust.
 pub(super) fn run_trust_command(arguments: &TrustArguments) -> anyhow::Result<CommandExit> {
-    Ok(carry_out(arguments).unwrap_or_else(|error| {
+    Ok(run_trust_action(arguments).unwrap_or_else(|error| {
         print_diagnostic(&printable_line(&error.to_string()));
         CommandExit::BadInput
     }))
 }
 
-fn carry_out(arguments: &TrustArguments) -> Result<CommandExit, TrustCommandError> {
+fn run_trust_action(arguments: &TrustArguments) -> Result<CommandExit, TrustCommandError> {
     let store = EnvironmentVariables::read().trust_store()?;
     if arguments.list {
         return list_files(&store);
@@ -83,7 +84,7 @@ fn carry_out(arguments: &TrustArguments) -> Result<CommandExit, TrustCommandErro
             false => Err(TrustCommandError::NotInList { path: path.clone() }),
         };
     }
-    let path = arguments.file.as_deref().unwrap_or(Path::new(FILE_NAME));
+    let path = arguments.file.as_deref().unwrap_or(Path::new(CONFIG_FILE_NAME));
     let file = UncheckedFile::read(path)?;
     let name = canonical_name(path);
     if file.requests.is_empty() {

@@ -11,17 +11,17 @@ pub(super) fn format_version() -> String {
 }
 
 /// Returns the text, or `otherwise` if the build script left it empty because it is unknown.
-fn known_or<'t>(text: &'t str, otherwise: &'t str) -> &'t str {
+fn text_or<'t>(text: &'t str, otherwise: &'t str) -> &'t str {
     if text.is_empty() { otherwise } else { text }
 }
 
 impl fmt::Display for VersionDetails {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", format_version())?;
-        writeln!(f, "commit: {}", known_or(env!("GRADUS_BUILD_COMMIT"), "not recorded"))?;
+        writeln!(f, "commit: {}", text_or(env!("GRADUS_BUILD_COMMIT"), "not recorded"))?;
         writeln!(f, "target: {}", env!("GRADUS_BUILD_TARGET"))?;
         writeln!(f, "profile: {}", env!("GRADUS_BUILD_PROFILE"))?;
-        writeln!(f, "features: {}", known_or(env!("GRADUS_BUILD_FEATURES"), "none"))?;
+        writeln!(f, "features: {}", text_or(env!("GRADUS_BUILD_FEATURES"), "none"))?;
         writeln!(f, "store schema: {}", gradus_store::schema_version())?;
         write!(f, "sqlite: {}", gradus_store::sqlite_version())
     }

@@ -14,7 +14,7 @@ use gradus_server::{RetentionSection, RuleSection, ServeSection};
 use super::{ConfigFile, EvalSection, JudgeSection, PhoenixSection};
 
 /// The judge that sends nothing and costs nothing, and so needs no consent.
-const OFFLINE: &str = gradus_eval::evaluator::OFFLINE;
+const OFFLINE_JUDGE: &str = gradus_eval::evaluator::OFFLINE_JUDGE;
 /// Maximum number of entries of a folder that is searched for links. A larger one counts as leading outside, so that
 /// a prepared folder cannot delay every command.
 const MAX_FOLDER_ENTRIES: usize = 10_000;
@@ -241,7 +241,7 @@ impl ConsentFinder<'_> {
 
     /// Adds a model's name, which needs consent even without an address: the user's own key would pay for it.
     fn add_model(&mut self, key: &str, name: Option<&str>) {
-        self.add_text(key, ConsentEffect::AsksModel, name.filter(|name| *name != OFFLINE));
+        self.add_text(key, ConsentEffect::AsksModel, name.filter(|name| *name != OFFLINE_JUDGE));
     }
 
     fn add_listener(&mut self, key: &str, address: Option<&str>) {
@@ -251,7 +251,7 @@ impl ConsentFinder<'_> {
 
     fn add_path(&mut self, key: &str, path: Option<&Path>) {
         let Some(path) = path else { return };
-        if let Some(outside) = find_way_out(self.folder, path) {
+        if let Some(outside) = find_outside_target(self.folder, path) {
             let (value, key) = (path.display().to_string(), key.to_owned());
             self.add(key, ConsentEffect::LeavesFolder, value, Some(outside));
         }
@@ -271,7 +271,7 @@ fn is_loopback_listener(address: &str) -> bool {
 /// Returns the target of a path if it is outside the folder: because it is absolute, has `..`, or because it or, for
 /// a folder, one of its entries is a symbolic link. `None` if everything stays inside. In doubt (unreadable or too
 /// large folders) the path counts as outside.
-fn find_way_out(folder: &Path, path: &Path) -> Option<PathBuf> {
+fn find_outside_target(folder: &Path, path: &Path) -> Option<PathBuf> {
     let Ok(folder) = folder.canonicalize() else { return Some(path.to_owned()) };
     let resolved = resolve_path(&folder.join(path));
     if !resolved.starts_with(&folder) {

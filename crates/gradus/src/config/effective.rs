@@ -153,7 +153,7 @@ impl EffectiveConfig<'_> {
         // The judge depends on more than its key, so that it is decided as a command decides it.
         match (name, self.judge.select(&self.environment.judge_credentials())) {
             ("judge.name", Ok(JudgeChoice::Offline { .. })) => {
-                (ShownValue::Value(json!(gradus_eval::evaluator::OFFLINE)), ValueSource::Default)
+                (ShownValue::Value(json!(gradus_eval::evaluator::OFFLINE_JUDGE)), ValueSource::Default)
             }
             ("judge.name", Ok(JudgeChoice::Model(endpoint))) => {
                 (ShownValue::Value(json!(endpoint.model)), self.judge_reason())

@@ -49,7 +49,7 @@ pub(super) fn build_client(address: &S3Address, variables: &S3Variables) -> Resu
         return Err(S3Failure::NoCredentials { address: address.to_string() });
     };
     let setup = |reason: String| S3Failure::Client { address: address.to_string(), reason };
-    let client = gradus_http::http_client().connect_timeout(CONNECT_TIMEOUT).read_timeout(READ_TIMEOUT).build();
+    let client = gradus_http::http_client_builder().connect_timeout(CONNECT_TIMEOUT).read_timeout(READ_TIMEOUT).build();
     let client = client.map_err(|error| setup(gradus_http::root_cause(&error)))?;
     let region = variables.region.as_deref().unwrap_or(DEFAULT_REGION);
     let mut builder = AmazonS3Builder::new()

@@ -8,7 +8,7 @@ use object_store::Error as ObjectError;
 use object_store::client::{HttpError, HttpErrorKind};
 
 /// Maximum number of characters of a reason that is not a known code.
-const MAX_REASON_CHARS: usize = 200;
+const MAX_S3_REASON_CHARS: usize = 200;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum S3Failure {
@@ -54,7 +54,7 @@ impl S3Failure {
             }
             _ => {}
         }
-        let reason = code.unwrap_or_else(|| gradus_http::root_cause(error).chars().take(MAX_REASON_CHARS).collect());
+        let reason = code.unwrap_or_else(|| gradus_http::root_cause(error).chars().take(MAX_S3_REASON_CHARS).collect());
         let kind = find_source::<HttpError>(error).map(HttpError::kind);
         match kind {
             Some(HttpErrorKind::Connect | HttpErrorKind::Timeout) => S3Failure::Unreachable { path, endpoint, reason },

@@ -10,9 +10,9 @@ use object_store::{Attributes, ObjectStore, PutMultipartOptions, PutOptions, Wri
 /// Size of a chunk; S3 requires at least 5 MiB.
 const CHUNK_BYTES: u64 = 8 << 20;
 /// Maximum number of chunks; S3 allows 10,000.
-const MAX_CHUNKS: u64 = 9_000;
+const MAX_UPLOAD_CHUNKS: u64 = 9_000;
 /// Maximum number of chunks that are sent at the same time; one more is read in the meantime.
-const MAX_IN_FLIGHT: usize = 3;
+const MAX_CHUNKS_IN_FLIGHT: usize = 3;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum UploadFailure {
@@ -52,12 +52,12 @@ pub(super) async fn upload_file(
 }
 
 fn chunk_size(bytes: u64) -> u64 {
-    CHUNK_BYTES.max(bytes.div_ceil(MAX_CHUNKS))
+    CHUNK_BYTES.max(bytes.div_ceil(MAX_UPLOAD_CHUNKS))
 }
 
 async fn send_chunks(upload: &mut WriteMultipart, file: &mut File, chunk_bytes: u64) -> Result<(), UploadFailure> {
     loop {
-        upload.wait_for_capacity(MAX_IN_FLIGHT).await?;
+        upload.wait_for_capacity(MAX_CHUNKS_IN_FLIGHT).await?;
         let chunk = read_chunk(file, chunk_bytes)?;
         if chunk.is_empty() {
             return Ok(());

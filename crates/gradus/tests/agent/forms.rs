@@ -9,7 +9,7 @@ use gradus_github_agent::agent::{
     AgentDriver, AgentRunRecorder, AgentRunSettings, AgentState, AgentStateMachine, ChatModel, RealClock,
     RefusingConfirmer, ToolCallMode,
 };
-use gradus_github_agent::tools::{AgentTool, BoxFuture, CallObservation, ToolBox, ToolEffect};
+use gradus_github_agent::tools::{AgentTool, BoxFuture, CallObservation, ToolEffect, ToolSet};
 use gradus_github_agent::trace::{AgentTracer, TraceIdGenerator, TracerSettings};
 use gradus_llm::{ChatReply, ChatRequest, ChatToolCall, ChatToolDefinition, FinishReason, ModelCallFailure};
 use proptest::prelude::*;
@@ -41,7 +41,7 @@ impl ChatModel for Once {
 
 struct Echo(Vec<AgentTool>);
 
-impl ToolBox for Echo {
+impl ToolSet for Echo {
     fn tools(&self) -> &[AgentTool] {
         &self.0
     }
@@ -78,7 +78,7 @@ async fn play(
         clock: &RealClock,
         confirm: &RefusingConfirmer,
         observers: vec![&mut recorder, &mut spans],
-        keeper: None,
+        session_store: None,
     };
     let (_, answer) = driver.run_request(&mut machine, "Read it.").await.unwrap();
     (recorder.steps().to_vec(), answer)

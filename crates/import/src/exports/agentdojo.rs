@@ -5,12 +5,12 @@ use gradus_core::trajectory::DefectKind;
 use serde_json::{Map, Value as Json};
 
 use super::harness_chat::{
-    add_outcome, add_result_or_report, content_id, finish_run, has_list, joined_text, object_value,
+    add_outcome, add_result_or_report, content_id, finish_run, has_list, joined_text, object_to_value,
 };
 use crate::import_sink::{ImportError, ImportSink};
 use crate::json_fields::{content_text, text_field};
 use crate::session_builder::SessionBuilder;
-use crate::timestamps::read_timestamp;
+use crate::timestamps::normalize_timestamp;
 use crate::turn_draft::{ImportedCall, ImportedResult, ResultStatus};
 
 pub(crate) fn is_agentdojo(object: &Map<String, Json>) -> bool {
@@ -21,7 +21,7 @@ pub(crate) fn is_agentdojo(object: &Map<String, Json>) -> bool {
 }
 
 pub(crate) fn read_agentdojo(object: Map<String, Json>, sink: &mut dyn ImportSink) -> Result<(), ImportError> {
-    let mut document = object_value(object);
+    let mut document = object_to_value(object);
     let tasks = [text_field(&document, "suite_name"), text_field(&document, "user_task_id")];
     let prefix = tasks.into_iter().flatten().collect::<Vec<_>>().join("-");
     let mut session = SessionBuilder::new(content_id(&prefix, &document));
@@ -34,7 +34,7 @@ pub(crate) fn read_agentdojo(object: Map<String, Json>, sink: &mut dyn ImportSin
     let Some(Json::Array(messages)) = document.get_mut("messages").map(Json::take) else {
         return Err(ImportError::new("AgentDojo log: `messages` is not a list"));
     };
-    let at = document.get("evaluation_timestamp").and_then(read_timestamp);
+    let at = document.get("evaluation_timestamp").and_then(normalize_timestamp);
     for message in messages {
         read_message(&mut session, message, at.as_deref(), sink);
     }

@@ -9,13 +9,13 @@ use serde_json::{Map, Value as Json};
 
 use super::atif_text_replies::{read_text_reply, strip_example};
 use super::harness_chat::{
-    add_result_or_report, content_id, has_list, joined_text, object_value, outcome_annotation, read_tool_definitions,
-    result_content,
+    add_result_or_report, content_id, has_list, joined_text, object_to_value, outcome_annotation,
+    read_tool_definitions, result_content,
 };
 use crate::import_sink::{ImportError, ImportSink};
-use crate::json_fields::{count_field, is_set, text_field};
+use crate::json_fields::{count_field, is_true_field, text_field};
 use crate::session_builder::SessionBuilder;
-use crate::timestamps::read_timestamp;
+use crate::timestamps::normalize_timestamp;
 use crate::turn_draft::{ImportedCall, ImportedResult, ResultStatus};
 
 /// Keys of `extra` that state an outcome.
@@ -27,7 +27,7 @@ pub(crate) fn is_atif(object: &Map<String, Json>) -> bool {
 }
 
 pub(crate) fn read_atif(object: Map<String, Json>, sink: &mut dyn ImportSink) -> Result<(), ImportError> {
-    let mut document = object_value(object);
+    let mut document = object_to_value(object);
     let own_id = text_field(&document, "session_id").or_else(|| text_field(&document, "trajectory_id"));
     let id = own_id.map_or_else(|| content_id("atif", &document), str::to_owned);
     let parent = ["agent", "extra"].iter().find_map(|key| {
@@ -124,21 +124,21 @@ impl<'a> TrajectoryReader<'a> {
     }
 
     /// Reads the fields that `gradus export` adds to a turn.
-    fn read_own_extra(&mut self, step: &Json) {
+    fn read_gradus_extra(&mut self, step: &Json) {
         let Some(own) = step.get("extra").and_then(|extra| extra.get("gradus")) else { return };
         let annotations = own.get("annotations").cloned().unwrap_or_default();
         let annotations: Vec<RecordedAnnotation> = serde_json::from_value(annotations).unwrap_or_default();
         annotations.into_iter().for_each(|annotation| self.session.add_annotation(annotation));
-        if is_set(own, "is_error") {
+        if is_true_field(own, "is_error") {
             self.session.fail_turn(RUN_FAILED);
         }
     }
 
     fn read_step(&mut self, step: &mut Json, sink: &mut dyn ImportSink) {
         let source = text_field(step, "source").unwrap_or_default().to_owned();
-        let at = step.get("timestamp").and_then(read_timestamp);
+        let at = step.get("timestamp").and_then(normalize_timestamp);
         let message = step.get("message").map(joined_text).unwrap_or_default();
-        if is_set(step, "is_copied_context") {
+        if is_true_field(step, "is_copied_context") {
             if source == "user" && self.copied_query.is_none() && !message.trim().is_empty() {
                 self.copied_query = Some(message);
             }
@@ -149,13 +149,13 @@ impl<'a> TrajectoryReader<'a> {
         {
             self.session.begin_turn(&query, at.as_deref(), sink);
         }
-        if step.get("extra").is_some_and(|extra| is_set(extra, "is_sidechain")) {
+        if step.get("extra").is_some_and(|extra| is_true_field(extra, "is_sidechain")) {
             return self.read_sidechain_step(step, &source, &message, at.as_deref(), sink);
         }
         match source.as_str() {
             "user" => {
                 self.session.begin_turn(strip_example(&message), at.as_deref(), sink);
-                self.read_own_extra(step);
+                self.read_gradus_extra(step);
             }
             "agent" => self.read_agent_step(step, &message, at.as_deref(), sink),
             "system" if !self.session.has_turn() => self.session.set_system_prompt(&message),
@@ -281,7 +281,8 @@ impl<'a> TrajectoryReader<'a> {
         let Some(Json::Array(mut results)) = results.map(Json::take) else { return };
         // With one call, its result may be marked as an error on the step.
         let step_metadata = step.get("extra").and_then(|extra| extra.get("metadata"));
-        let is_step_error = calls.len() == 1 && step_metadata.is_some_and(|metadata| is_set(metadata, "is_error"));
+        let is_step_error =
+            calls.len() == 1 && step_metadata.is_some_and(|metadata| is_true_field(metadata, "is_error"));
         let mut answered = HashSet::new();
         let mut unnamed = Vec::new();
         for result in &mut results {
@@ -392,12 +393,12 @@ fn read_status(result: &Json) -> ResultStatus {
     let metadata = extra.and_then(|extra| extra.get("tool_result_metadata"));
     // What `gradus export` writes.
     let own = extra.and_then(|extra| extra.get("gradus"));
-    if own.is_some_and(|own| is_set(own, "is_denied")) {
+    if own.is_some_and(|own| is_true_field(own, "is_denied")) {
         return ResultStatus::Denied;
     }
     let holders = [Some(result), extra, metadata, own];
     let has_failed = |holder: &Json| {
-        is_set(holder, "is_error")
+        is_true_field(holder, "is_error")
             || text_field(holder, "status").is_some_and(|status| matches!(status, "error" | "failed"))
             || holder.get("exit_code").and_then(Json::as_i64).is_some_and(|code| code != 0)
     };

@@ -6,7 +6,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::autogen_chat::ChatHistoryReader;
 use super::autogen_events::AgentChatReader;
-use super::harness_chat::{add_outcome, content_id, first_elements, has_list, object_value};
+use super::harness_chat::{add_outcome, content_id, first_elements, has_list, object_to_value};
 use crate::format_kinds::SessionReader;
 use crate::import_sink::{ImportError, ImportSink};
 use crate::json_fields::text_field;
@@ -25,7 +25,7 @@ const TYPED_MESSAGES: [&str; 9] = [
     "SelectSpeakerEvent",
 ];
 /// Number of first records by which a format is recognised.
-const PROOF_ELEMENTS: usize = 20;
+const RECOGNITION_RECORDS: usize = 20;
 /// Keys that hold the chat history, in what AG2 and the studies of its logs write.
 const HISTORY_KEYS: [&str; 4] = ["chat_history", "messages", "trajectory", "history"];
 /// Results that such logs state about the whole chat.
@@ -72,11 +72,11 @@ fn has_tool_responses(record: &Json) -> bool {
 
 /// Whether an object is the result of a task: its messages and why it stopped.
 pub(crate) fn is_task_result(object: &Map<String, Json>) -> bool {
-    object.contains_key("stop_reason") && is_agent_chat(first_elements(object, "messages", PROOF_ELEMENTS))
+    object.contains_key("stop_reason") && is_agent_chat(first_elements(object, "messages", RECOGNITION_RECORDS))
 }
 
 pub(crate) fn read_task_result(object: Map<String, Json>, sink: &mut dyn ImportSink) -> Result<(), ImportError> {
-    let mut document = object_value(object);
+    let mut document = object_to_value(object);
     let mut reader = AgentChatReader::new(content_id("autogen", &document));
     let Some(Json::Array(messages)) = document.get_mut("messages").map(Json::take) else {
         return Err(ImportError::new("AutoGen task result: `messages` is not a list"));
@@ -92,7 +92,7 @@ pub(crate) fn read_task_result(object: Map<String, Json>, sink: &mut dyn ImportS
 /// have the same keys.
 pub(crate) fn is_chat_document(object: &Map<String, Json>) -> bool {
     let Some(key) = HISTORY_KEYS.iter().find(|key| has_list(object, key)) else { return false };
-    let messages = first_elements(object, key, PROOF_ELEMENTS);
+    let messages = first_elements(object, key, RECOGNITION_RECORDS);
     let has_context = ["summary", "cost", "chat_id", "problem_statement", "question", "mistake_agent", "human_input"]
         .iter()
         .any(|key| object.contains_key(*key));
@@ -105,7 +105,7 @@ pub(crate) fn is_chat_document(object: &Map<String, Json>) -> bool {
 }
 
 pub(crate) fn read_chat_document(object: Map<String, Json>, sink: &mut dyn ImportSink) -> Result<(), ImportError> {
-    let mut document = object_value(object);
+    let mut document = object_to_value(object);
     let id = ["instance_id", "question_ID"].iter().find_map(|key| text_field(&document, key)).unwrap_or("autogen");
     let mut reader = ChatHistoryReader::new(content_id(id, &document));
     let key = HISTORY_KEYS.iter().find(|key| document.get(**key).is_some_and(Json::is_array));
@@ -135,7 +135,7 @@ pub(crate) fn is_saved_state(object: &Map<String, Json>) -> bool {
 }
 
 /// Whether an object is a line of the event log of the core: a call of a model or a tool.
-pub(crate) fn is_event_log(object: &Map<String, Json>) -> bool {
+pub(crate) fn is_event_log_record(object: &Map<String, Json>) -> bool {
     let has_all = |keys: &[&str]| keys.iter().all(|key| object.contains_key(*key));
     match object.get("type").and_then(Json::as_str).unwrap_or_default() {
         "LLMCall" => has_all(&["messages", "response", "prompt_tokens"]),
@@ -173,18 +173,18 @@ impl SessionReader for AgentChatListReader {
 
 /// Reads a list of chat messages.
 #[derive(Default)]
-pub(crate) struct ChatListReader {
+pub(crate) struct ChatHistoryListReader {
     chat: ChatHistoryReader,
     id: FirstRecordsId,
 }
 
-impl ChatListReader {
+impl ChatHistoryListReader {
     pub(crate) fn open() -> Box<dyn SessionReader> {
-        Box::new(ChatListReader::default())
+        Box::new(ChatHistoryListReader::default())
     }
 }
 
-impl SessionReader for ChatListReader {
+impl SessionReader for ChatHistoryListReader {
     fn read_record(&mut self, record: &[u8], sink: &mut dyn ImportSink) {
         self.id.update(record, self.chat.session_mut());
         match serde_json::from_slice(record) {
@@ -208,7 +208,7 @@ struct FirstRecordsId {
 impl FirstRecordsId {
     fn update(&mut self, record: &[u8], session: &mut SessionBuilder) {
         self.records += 1;
-        if self.records <= PROOF_ELEMENTS {
+        if self.records <= RECOGNITION_RECORDS {
             self.hasher.update(record);
             session.set_session_id(&format!("autogen-{:016x}", self.hasher.digest()));
         }

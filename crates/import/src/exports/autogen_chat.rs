@@ -5,7 +5,7 @@ use gradus_core::message::{ArgumentsText, MessagePart, message_from_json};
 use gradus_core::trajectory::DefectKind;
 use serde_json::{Value as Json, json};
 
-use super::harness_chat::{add_result_or_report, add_results, finish_or_report, joined_text, result_content};
+use super::harness_chat::{add_result_or_report, add_results, finish_session_or_report, joined_text, result_content};
 use crate::import_sink::ImportSink;
 use crate::json_fields::text_field;
 use crate::session_builder::SessionBuilder;
@@ -40,7 +40,7 @@ impl ChatHistoryReader {
 
     /// Whether a message reports the run of a code block.
     pub(super) fn is_execution_result(message: &Json) -> bool {
-        message.get("content").map(first_line).is_some_and(|line| read_exit_code(&line).is_some())
+        message.get("content").map(first_text_line).is_some_and(|line| read_exit_code(&line).is_some())
     }
 
     pub(super) fn read_message(&mut self, mut message: Json, sink: &mut dyn ImportSink) {
@@ -62,7 +62,7 @@ impl ChatHistoryReader {
             return self.read_result(message, &content, sink);
         }
         if let Some(code) = read_exit_code(content.lines().next().unwrap_or_default())
-            && self.run_pending_code(&content, code)
+            && self.add_pending_code_calls(&content, code)
         {
             return;
         }
@@ -79,7 +79,7 @@ impl ChatHistoryReader {
             }
             annotate(&mut self.session);
         }
-        finish_or_report(self.session, sink);
+        finish_session_or_report(self.session, sink);
     }
 
     fn read_text(&mut self, name: &str, role: &str, content: String, sink: &mut dyn ImportSink) {
@@ -154,9 +154,9 @@ impl ChatHistoryReader {
 
     /// Adds the code blocks of the last text as calls, which this result reports. The tool is named by the language
     /// of the block. Returns `false` if there are none.
-    fn run_pending_code(&mut self, report: &str, exit_code: i64) -> bool {
+    fn add_pending_code_calls(&mut self, report: &str, exit_code: i64) -> bool {
         let Some(text) = self.pending.take() else { return false };
-        let (thought, blocks) = split_code(&text);
+        let (thought, blocks) = split_code_blocks(&text);
         if blocks.is_empty() {
             self.pending = Some(text);
             return false;
@@ -181,7 +181,7 @@ fn read_status(content: &str) -> ResultStatus {
     if content.starts_with("Error: ") { ResultStatus::Error } else { ResultStatus::Success }
 }
 
-fn first_line(content: &Json) -> String {
+fn first_text_line(content: &Json) -> String {
     match content {
         Json::String(text) => text.lines().next().unwrap_or_default().to_owned(),
         Json::Array(lines) => lines.first().and_then(Json::as_str).unwrap_or_default().to_owned(),
@@ -196,7 +196,7 @@ fn read_exit_code(line: &str) -> Option<i64> {
 }
 
 /// Splits a text into the text before the first code block, and all blocks with their languages.
-fn split_code(text: &str) -> (&str, Vec<(&str, &str)>) {
+fn split_code_blocks(text: &str) -> (&str, Vec<(&str, &str)>) {
     let mut blocks = Vec::new();
     let mut rest = text;
     let thought = text.find("```").map_or(text, |start| &text[..start]);
@@ -216,9 +216,9 @@ mod tests {
     #[test]
     fn code_blocks_are_split_from_the_text() {
         let text = "Let me see.\n```python\nprint(1)\n```\nand\n```sh\nls\n```";
-        assert_eq!(split_code(text), ("Let me see.", vec![("python", "print(1)"), ("sh", "ls")]));
-        assert_eq!(split_code("no code"), ("no code", vec![]));
-        assert_eq!(split_code("```python\nprint(1)").1, vec![]);
+        assert_eq!(split_code_blocks(text), ("Let me see.", vec![("python", "print(1)"), ("sh", "ls")]));
+        assert_eq!(split_code_blocks("no code"), ("no code", vec![]));
+        assert_eq!(split_code_blocks("```python\nprint(1)").1, vec![]);
     }
 
     #[test]

@@ -3,11 +3,11 @@
 use gradus_core::message::ArgumentsText;
 use serde_json::{Value as Json, json};
 
-use super::harness_chat::{add_result_or_report, finish_or_report, joined_text, read_usage, result_content};
+use super::harness_chat::{add_result_or_report, finish_session_or_report, joined_text, read_usage, result_content};
 use crate::import_sink::ImportSink;
-use crate::json_fields::{is_set, text_field};
+use crate::json_fields::{is_true_field, text_field};
 use crate::session_builder::SessionBuilder;
-use crate::timestamps::read_timestamp;
+use crate::timestamps::normalize_timestamp;
 use crate::turn_draft::{ImportedCall, ImportedResult, ResultStatus};
 
 /// Converts the messages of one chat to turns.
@@ -32,7 +32,7 @@ impl AgentChatReader {
     }
 
     pub(super) fn read_message(&mut self, mut message: Json, sink: &mut dyn ImportSink) {
-        let at = message.get("created_at").and_then(read_timestamp);
+        let at = message.get("created_at").and_then(normalize_timestamp);
         let at = at.as_deref();
         let source = text_field(&message, "source").unwrap_or_default().to_owned();
         match text_field(&message, "type").unwrap_or_default() {
@@ -62,7 +62,7 @@ impl AgentChatReader {
                 let Some(Json::Array(results)) = message.get_mut("content").map(Json::take) else { return };
                 for mut result in results {
                     let content = result.get_mut("content").map(Json::take).map(result_content).unwrap_or_default();
-                    let is_error = is_set(&result, "is_error");
+                    let is_error = is_true_field(&result, "is_error");
                     let status = if is_error { ResultStatus::Error } else { ResultStatus::Success };
                     let result = ImportedResult { id: text_field(&result, "call_id"), content: &content, status, at };
                     add_result_or_report(&mut self.session, &result, sink);
@@ -79,7 +79,7 @@ impl AgentChatReader {
 
     pub(super) fn finish(mut self, sink: &mut dyn ImportSink) {
         self.end_turn();
-        finish_or_report(self.session, sink);
+        finish_session_or_report(self.session, sink);
     }
 
     fn read_text(&mut self, source: &str, text: String, message: &Json, at: Option<&str>, sink: &mut dyn ImportSink) {

@@ -5,8 +5,8 @@ use gradus_core::trajectory::RecordedAnnotation;
 use serde_json::{Map, Value as Json};
 
 use super::span_record::{
-    RecordKind, ReportedUsage, SpanRecord, bare_name, count_under, decode_json_text, number_under, report_failure,
-    span_id_from_text, take_field, text_under, trace_id_from_text,
+    ReportedUsage, SpanRecord, SpanRecordKind, count_under, decode_json_text, number_under, report_failure,
+    span_id_from_text, strip_span_name_prefix, take_field, text_under, trace_id_from_text,
 };
 use crate::import_sink::{ImportError, ImportSink};
 
@@ -82,19 +82,19 @@ pub(crate) fn read_row(mut row: Map<String, Json>, sink: &mut dyn ImportSink) ->
     let output = decode_json_text(take_field(&mut row, &["output"]));
     match attributes.get("type").and_then(Json::as_str).unwrap_or_default() {
         "llm" => {
-            span.set_kind(RecordKind::Model);
+            span.set_kind(SpanRecordKind::Model);
             span.set_text("llm.model_name", metadata.get("model").and_then(Json::as_str).unwrap_or_default());
             span.set_content("llm.tools", metadata.get("tools").cloned().unwrap_or_default());
             span.set_usage(read_metrics(&metrics));
             span.set_model_content(input, output);
         }
         "tool" => {
-            span.set_kind(RecordKind::Tool);
-            span.set_tool_content(bare_name(&name), input, output);
+            span.set_kind(SpanRecordKind::Tool);
+            span.set_tool_content(strip_span_name_prefix(&name), input, output);
         }
         _ => {
-            span.set_kind(RecordKind::Chain);
-            span.set_frame_content(input, output);
+            span.set_kind(SpanRecordKind::Chain);
+            span.set_chain_content(input, output);
         }
     }
     span.add_to(sink);

@@ -40,7 +40,7 @@ impl io::Write for ContentHasher {
 }
 
 /// Returns the fields of an object as a JSON value, so that the helpers of [`crate::json_fields`] apply.
-pub(super) fn object_value(object: Map<String, Json>) -> Json {
+pub(super) fn object_to_value(object: Map<String, Json>) -> Json {
     Json::Object(object)
 }
 
@@ -55,7 +55,7 @@ pub(super) fn finish_run(session: SessionBuilder, name: &str, sink: &mut dyn Imp
 }
 
 /// Does the same for a file of records; a failure is reported to the sink.
-pub(super) fn finish_or_report(session: SessionBuilder, sink: &mut dyn ImportSink) {
+pub(super) fn finish_session_or_report(session: SessionBuilder, sink: &mut dyn ImportSink) {
     if session.has_turn() {
         session.finish(sink);
     } else {

@@ -8,11 +8,11 @@ use gradus_core::trajectory::{RecordedAnnotation, TokenUsage};
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
-use super::harness_chat::{add_result_or_report, content_id, object_value, outcome_annotation};
+use super::harness_chat::{add_result_or_report, content_id, object_to_value, outcome_annotation};
 use crate::import_sink::{ImportError, ImportSink};
 use crate::json_fields::{count_field, text_field};
 use crate::session_builder::SessionBuilder;
-use crate::timestamps::parse_timestamp;
+use crate::timestamps::normalize_timestamp_text;
 use crate::turn_draft::{ImportedCall, ImportedResult, ResultStatus};
 
 /// Prefixes of references to texts that are stored separately, in present and in older logs.
@@ -30,7 +30,7 @@ pub(crate) fn is_inspect_log(object: &Map<String, Json>) -> bool {
 }
 
 pub(crate) fn read_inspect_log(object: Map<String, Json>, sink: &mut dyn ImportSink) -> Result<(), ImportError> {
-    let mut document = object_value(object);
+    let mut document = object_to_value(object);
     let Some(Json::Array(samples)) = document.get_mut("samples").map(Json::take) else {
         return Err(ImportError::new("Inspect log without samples: only its header was written"));
     };
@@ -52,7 +52,7 @@ pub(crate) fn is_inspect_sample(object: &Map<String, Json>) -> bool {
 }
 
 pub(crate) fn read_inspect_sample(object: Map<String, Json>, sink: &mut dyn ImportSink) -> Result<(), ImportError> {
-    let document = object_value(object);
+    let document = object_to_value(object);
     let header = EvalHeader { run_id: content_id("inspect", &document), ..EvalHeader::default() };
     let sample = InspectSample::deserialize(document);
     let sample = sample.map_err(|error| ImportError::new(format!("Inspect sample: {error}")))?;
@@ -100,7 +100,7 @@ impl EvalHeader {
         let has_sources = sample.messages.iter().any(|message| {
             text_field(message, "role") == Some("user") && text_field(message, "source") == Some("input")
         });
-        let at = sample.started_at.as_deref().and_then(parse_timestamp);
+        let at = sample.started_at.as_deref().and_then(normalize_timestamp_text);
         let mut reader = SampleReader {
             session,
             attachments: sample.attachments,

@@ -137,7 +137,7 @@ fn read_directory(reader: &mut (impl Read + Seek), limits: ArchiveLimits) -> Res
     let mut entries: Vec<ArchiveEntry> = Vec::new();
     let mut positions: HashMap<String, usize> = HashMap::new();
     let mut rest = directory.as_slice();
-    while let Some((entry, behind)) = split_entry(rest) {
+    while let Some((entry, behind)) = parse_first_entry(rest) {
         match positions.get(&entry.name) {
             Some(position) => entries[*position] = entry,
             None => {
@@ -151,7 +151,7 @@ fn read_directory(reader: &mut (impl Read + Seek), limits: ArchiveLimits) -> Res
 }
 
 /// Parses the first entry of a directory. Returns it and the rest.
-fn split_entry(directory: &[u8]) -> Option<(ArchiveEntry, &[u8])> {
+fn parse_first_entry(directory: &[u8]) -> Option<(ArchiveEntry, &[u8])> {
     let fixed = directory.get(..46).filter(|fixed| fixed.starts_with(b"PK\x01\x02"))?;
     let lengths = [28, 30, 32].map(|offset| usize::from(read_u16(fixed, offset)));
     let name = directory.get(46..46 + lengths[0])?;
@@ -160,7 +160,7 @@ fn split_entry(directory: &[u8]) -> Option<(ArchiveEntry, &[u8])> {
     let (mut packed_bytes, plain_bytes, mut offset) =
         (u64::from(read_u32(fixed, 20)), read_u32(fixed, 24), u64::from(read_u32(fixed, 42)));
     // Values that do not fit are in the extra field 1, in this order: plain size, compressed size, offset.
-    let mut wide = wide_values(extra);
+    let mut wide = read_zip64_values(extra);
     if plain_bytes == u32::MAX {
         wide.next();
     }
@@ -181,7 +181,7 @@ fn split_entry(directory: &[u8]) -> Option<(ArchiveEntry, &[u8])> {
 }
 
 /// Returns the values of the extra field for 64-bit sizes.
-fn wide_values(mut extra: &[u8]) -> impl Iterator<Item = u64> {
+fn read_zip64_values(mut extra: &[u8]) -> impl Iterator<Item = u64> {
     let mut field: &[u8] = &[];
     while extra.len() >= 4 {
         let end = 4 + usize::from(read_u16(extra, 2));

@@ -9,8 +9,8 @@ use serde_json::{Map, Value as Json};
 
 use super::langfuse_attributes::RecordedAttributes;
 use super::span_record::{
-    RecordKind, ReportedUsage, SpanRecord, bare_name, count_under, decode_json_text, number_under, report_failure,
-    span_id_from_text, take_field, text_under, trace_id_from_text,
+    ReportedUsage, SpanRecord, SpanRecordKind, count_under, decode_json_text, number_under, report_failure,
+    span_id_from_text, strip_span_name_prefix, take_field, text_under, trace_id_from_text,
 };
 use crate::import_sink::{ImportError, ImportSink};
 
@@ -73,7 +73,7 @@ pub(crate) fn read_dump(mut object: Map<String, Json>, sink: &mut dyn ImportSink
         _ => Vec::new(),
     };
     let (traces, observations, scores) = (take_list("traces"), take_list("observations"), take_list("scores"));
-    let mut parts: HashMap<String, TracePart> = HashMap::new();
+    let mut parts: HashMap<String, SharedTraceFields> = HashMap::new();
     for trace in traces {
         let id = trace.get("id").and_then(Json::as_str).map(str::to_owned);
         match (trace, id) {
@@ -117,7 +117,7 @@ pub(super) fn matches_bare_trace(object: &Map<String, Json>) -> bool {
 /// Reads one observation.
 pub(crate) fn read_observation(object: Map<String, Json>, sink: &mut dyn ImportSink) -> Result<(), ImportError> {
     let trace = text_under(&object, &["traceId", "trace_id"]).map(trace_id_from_text).unwrap_or_default();
-    add_observation_span(object, &TracePart { trace, ..TracePart::default() }, sink)
+    add_observation_span(object, &SharedTraceFields { trace, ..SharedTraceFields::default() }, sink)
 }
 
 /// Reads a trace with its observations. The trace is the root span: it has the request and the answer.
@@ -150,26 +150,26 @@ pub(crate) fn read_trace(mut object: Map<String, Json>, sink: &mut dyn ImportSin
 }
 
 /// Adds the span of a trace itself. Returns what its observations share.
-fn add_trace_span(mut trace: Map<String, Json>, sink: &mut dyn ImportSink) -> Result<TracePart, ImportError> {
+fn add_trace_span(mut trace: Map<String, Json>, sink: &mut dyn ImportSink) -> Result<SharedTraceFields, ImportError> {
     let id = text_under(&trace, &["id"]).ok_or_else(|| ImportError::new("the trace has no id"))?.to_owned();
     let trace_id = trace_id_from_text(&id);
     // Observations may have the same id as their trace.
     let root_id = SpanId(gradus_core::stable_digest(format!("trace {id}").as_bytes()) as u64);
     let session = text_under(&trace, &["sessionId", "session_id"]).map(str::to_owned);
     let mut root = SpanRecord::new(trace_id, root_id, text_under(&trace, &["name"]).unwrap_or("trace"));
-    root.set_kind(RecordKind::Chain);
+    root.set_kind(SpanRecordKind::Chain);
     root.set_times(trace.get("timestamp"), None);
     root.set_text("session.id", session.as_deref().unwrap_or_default());
     let input = decode_content(take_field(&mut trace, &["input"]));
     let output = decode_content(take_field(&mut trace, &["output"]));
-    root.set_frame_content(input, output);
+    root.set_chain_content(input, output);
     root.add_to(sink);
-    Ok(TracePart { trace: trace_id, root: Some(root_id), session })
+    Ok(SharedTraceFields { trace: trace_id, root: Some(root_id), session })
 }
 
 /// Fields that an observation shares with the others of its trace.
 #[derive(Debug, Default)]
-struct TracePart {
+struct SharedTraceFields {
     trace: TraceId,
     /// The span of the trace itself, if it is recorded.
     root: Option<SpanId>,
@@ -178,7 +178,7 @@ struct TracePart {
 
 fn add_observation_span(
     mut record: Map<String, Json>,
-    part: &TracePart,
+    part: &SharedTraceFields,
     sink: &mut dyn ImportSink,
 ) -> Result<(), ImportError> {
     let id = text_under(&record, &["id"]).and_then(span_id_from_text);
@@ -206,7 +206,7 @@ fn add_observation_span(
     }
     match record.get("type").and_then(Json::as_str).unwrap_or_default() {
         "GENERATION" => {
-            span.set_kind(RecordKind::Model);
+            span.set_kind(SpanRecordKind::Model);
             span.set_text("llm.model_name", text_under(&record, &["model", "providedModelName"]).unwrap_or_default());
             let (input, tools) = split_offered_tools(input);
             span.set_content("llm.tools", tools);
@@ -215,25 +215,25 @@ fn add_observation_span(
             span.set_model_content(input, if recorded.has_messages("output") { Json::Null } else { output });
         }
         "TOOL" => {
-            span.set_kind(RecordKind::Tool);
-            span.set_tool_content(tool.as_deref().unwrap_or(bare_name(&name)), input, output);
+            span.set_kind(SpanRecordKind::Tool);
+            span.set_tool_content(tool.as_deref().unwrap_or(strip_span_name_prefix(&name)), input, output);
         }
         // Before Langfuse had a type for tools, their runs were plain spans.
         "SPAN" if !input.is_null() && (tool.is_some() || is_tool_message(&output)) => {
-            span.set_kind(RecordKind::Tool);
+            span.set_kind(SpanRecordKind::Tool);
             span.set_tool_content(tool.as_deref().unwrap_or(&name), input, output);
         }
         "AGENT" => {
-            span.set_kind(RecordKind::Agent);
+            span.set_kind(SpanRecordKind::Agent);
             span.set_text(
                 "agent.name",
-                recorded.text(&["gen_ai.agent.name", "agent_name"]).unwrap_or(bare_name(&name)),
+                recorded.text(&["gen_ai.agent.name", "agent_name"]).unwrap_or(strip_span_name_prefix(&name)),
             );
-            span.set_frame_content(input, output);
+            span.set_chain_content(input, output);
         }
         _ => {
-            span.set_kind(RecordKind::Chain);
-            span.set_frame_content(input, output);
+            span.set_kind(SpanRecordKind::Chain);
+            span.set_chain_content(input, output);
         }
     }
     recorded.add_to(&mut span);

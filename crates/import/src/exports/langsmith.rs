@@ -7,7 +7,7 @@ use gradus_core::trajectory::RecordedAnnotation;
 use serde_json::{Map, Value as Json};
 
 use super::span_record::{
-    RecordKind, ReportedUsage, SpanRecord, count_under, decode_json_text, number_under, read_provider_usage,
+    ReportedUsage, SpanRecord, SpanRecordKind, count_under, decode_json_text, number_under, read_provider_usage,
     report_failure, span_id_from_text, take_field, text_under, trace_id_from_text,
 };
 use crate::import_sink::{ImportError, ImportSink};
@@ -140,7 +140,7 @@ fn add_run_span(mut run: Map<String, Json>, ids: &RunIds, sink: &mut dyn ImportS
     let outputs = decode_json_text(take_field(&mut run, &["outputs"]));
     match run_type.as_str() {
         "llm" => {
-            span.set_kind(RecordKind::Model);
+            span.set_kind(SpanRecordKind::Model);
             let parameters = extra.get("invocation_params").cloned().unwrap_or_default();
             let model = ["ls_model_name"].iter().find_map(|key| metadata.get(*key)?.as_str());
             let model = model.or_else(|| {
@@ -155,16 +155,16 @@ fn add_run_span(mut run: Map<String, Json>, ids: &RunIds, sink: &mut dyn ImportS
             span.set_model_content(unwrap_prompt(inputs), outputs);
         }
         "tool" => {
-            span.set_kind(RecordKind::Tool);
+            span.set_kind(SpanRecordKind::Tool);
             span.set_tool_content(&name, unwrap_tool_inputs(inputs), unwrap_tool_outputs(outputs));
         }
         "agent" => {
-            span.set_kind(RecordKind::Agent);
-            span.set_frame_content(inputs, outputs);
+            span.set_kind(SpanRecordKind::Agent);
+            span.set_chain_content(inputs, outputs);
         }
         _ => {
-            span.set_kind(RecordKind::Chain);
-            span.set_frame_content(inputs, outputs);
+            span.set_kind(SpanRecordKind::Chain);
+            span.set_chain_content(inputs, outputs);
         }
     }
     span.add_to(sink);

@@ -7,14 +7,14 @@ use serde_json::{Map, Value as Json, json};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::harness_chat::{
-    add_reply, add_result_or_report, content_id, finish_run, has_list, joined_text, object_value, outcome_annotation,
-    read_usage, result_content,
+    add_reply, add_result_or_report, content_id, finish_run, has_list, joined_text, object_to_value,
+    outcome_annotation, read_usage, result_content,
 };
 use crate::format_kinds::SessionReader;
 use crate::import_sink::{ImportError, ImportSink};
 use crate::json_fields::text_field;
 use crate::session_builder::SessionBuilder;
-use crate::timestamps::read_timestamp;
+use crate::timestamps::normalize_timestamp;
 use crate::turn_draft::{ImportedCall, ImportedResult, ResultStatus};
 
 /// Languages of the code block that is the action.
@@ -27,13 +27,13 @@ pub(crate) fn is_mini_swe_agent(object: &Map<String, Json>) -> bool {
 }
 
 pub(crate) fn read_mini_swe_agent(object: Map<String, Json>, sink: &mut dyn ImportSink) -> Result<(), ImportError> {
-    let mut document = object_value(object);
+    let mut document = object_to_value(object);
     let hashed = content_id("mini-swe-agent", &document);
     let id = match text_field(&document, "instance_id") {
         Some(instance) => format!("{instance}-{hashed}"),
         None => hashed,
     };
-    let mut run = RunReader::new(id);
+    let mut run = MiniSweRunReader::new(id);
     let info = document.get_mut("info").map(Json::take).unwrap_or_default();
     run.session.set_agent("mini-swe-agent", text_field(&info, "mini_version"));
     let model = info.get("config").and_then(|config| config.get("model"));
@@ -69,7 +69,7 @@ pub(crate) fn is_message_list(records: &[Json]) -> bool {
 /// Reads the bare list of messages.
 #[derive(Default)]
 pub(crate) struct MessageListReader {
-    run: RunReader,
+    run: MiniSweRunReader,
     hasher: Xxh3,
 }
 
@@ -98,7 +98,7 @@ impl SessionReader for MessageListReader {
 }
 
 #[derive(Default)]
-struct RunReader {
+struct MiniSweRunReader {
     session: SessionBuilder,
     has_request: bool,
     /// The step of a code block that has no result yet. The user message that follows is its result.
@@ -107,14 +107,14 @@ struct RunReader {
     waiting_steps: Vec<u32>,
 }
 
-impl RunReader {
+impl MiniSweRunReader {
     fn new(id: String) -> Self {
-        RunReader { session: SessionBuilder::new(id), ..RunReader::default() }
+        MiniSweRunReader { session: SessionBuilder::new(id), ..MiniSweRunReader::default() }
     }
 
     fn read_message(&mut self, mut message: Json, sink: &mut dyn ImportSink) {
         let extra = message.get_mut("extra").map(Json::take).unwrap_or_default();
-        let at = extra.get("timestamp").and_then(read_timestamp);
+        let at = extra.get("timestamp").and_then(normalize_timestamp);
         let at = at.as_deref();
         if text_field(&message, "type") == Some("function_call_output") {
             let id = text_field(&message, "call_id").map(str::to_owned);

@@ -9,7 +9,7 @@ use gradus_core::trajectory::RecordedAnnotation;
 use serde_json::{Map, Value as Json};
 
 use super::span_record::{
-    RecordKind, ReportedUsage, SpanRecord, count_under, number_under, read_provider_usage, read_time_ns,
+    ReportedUsage, SpanRecord, SpanRecordKind, count_under, number_under, read_provider_usage, read_time_ns,
     span_id_from_text, take_field, text_under, trace_id_from_text,
 };
 use crate::base64_text::decode_base64_id;
@@ -123,20 +123,20 @@ fn add_mlflow_span(
     }
     match kind.as_str() {
         "LLM" | "CHAT_MODEL" => {
-            span.set_kind(RecordKind::Model);
+            span.set_kind(SpanRecordKind::Model);
             set_model_call(&mut attributes, input, output, &mut span);
         }
         "TOOL" => {
-            span.set_kind(RecordKind::Tool);
+            span.set_kind(SpanRecordKind::Tool);
             span.set_tool_content(&name, unwrap_tool_input(input), output);
         }
         "AGENT" => {
-            span.set_kind(RecordKind::Agent);
-            span.set_frame_content(input, output);
+            span.set_kind(SpanRecordKind::Agent);
+            span.set_chain_content(input, output);
         }
         _ => {
-            span.set_kind(RecordKind::Chain);
-            span.set_frame_content(input, output);
+            span.set_kind(SpanRecordKind::Chain);
+            span.set_chain_content(input, output);
         }
     }
     // Spans that came over OTLP keep the attributes of their own convention.

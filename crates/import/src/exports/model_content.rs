@@ -44,7 +44,7 @@ impl HostedCall {
 
 /// Converts a request whose messages are one text, with separate instructions, to a list of messages.
 pub(super) fn normalize_request(mut request: Json) -> Json {
-    write_out_results(&mut request);
+    restore_result_texts(&mut request);
     let Json::Object(object) = &request else { return request };
     let is_list = |key: &str| object.get(key).is_some_and(|list| list.is_array() || list.is_object());
     if ["messages", "contents", "input"].iter().any(|key| is_list(key)) {
@@ -98,7 +98,7 @@ impl ReplySegment {
 }
 
 /// Maximum number of segments of one reply, since each repeats the request. The rest belongs to the last one.
-const MAX_SEGMENTS: usize = 32;
+const MAX_REPLY_SEGMENTS: usize = 32;
 
 /// Splits a reply of the Responses API after the calls that the service ran. `None` if there are none.
 pub(super) fn split_hosted_calls(reply: &Json) -> Option<Vec<ReplySegment>> {
@@ -110,7 +110,7 @@ pub(super) fn split_hosted_calls(reply: &Json) -> Option<Vec<ReplySegment>> {
     for item in items?.as_array()? {
         let call = HostedCall::from_item(item);
         if call.is_none()
-            && segments.len() < MAX_SEGMENTS
+            && segments.len() < MAX_REPLY_SEGMENTS
             && segments.last().is_some_and(|segment| !segment.calls.is_empty())
         {
             segments.push(ReplySegment::default());
@@ -147,7 +147,7 @@ pub(super) fn unwrap_tool_result(mut result: Json) -> Json {
 
 /// Restores results of tools that backends have parsed. A list of anything but parts of a message becomes JSON text
 /// again, because the model saw text.
-fn write_out_results(messages: &mut Json) {
+fn restore_result_texts(messages: &mut Json) {
     let list = match messages {
         Json::Object(object) => object.get_mut("messages"),
         other => Some(other),

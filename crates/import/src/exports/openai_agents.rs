@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Value as Json};
 
 use super::span_record::{
-    RecordKind, SpanRecord, decode_json_text, read_provider_usage, span_id_from_text, take_field, text_under,
+    SpanRecord, SpanRecordKind, decode_json_text, read_provider_usage, span_id_from_text, take_field, text_under,
     trace_id_from_text,
 };
 use crate::format_kinds::SessionReader;
@@ -46,17 +46,17 @@ pub(crate) fn matches_item_list(object: &Map<String, Json>) -> bool {
 
 /// Reads one item. The trace itself has no content.
 pub(crate) fn read_item(object: Map<String, Json>, sink: &mut dyn ImportSink) -> Result<(), ImportError> {
-    TraceItems::default().read_item(object, sink);
+    TraceItemReader::default().read_item(object, sink);
     Ok(())
 }
 
 /// Reads an object that contains the items of a trace. The trace is next to them, around them or among them.
 pub(crate) fn read_item_list(mut object: Map<String, Json>, sink: &mut dyn ImportSink) -> Result<(), ImportError> {
-    let mut items = TraceItems::default();
+    let mut items = TraceItemReader::default();
     if let Some(Json::Object(trace)) = object.get("trace") {
-        items.note_trace(trace);
+        items.remember_trace_group(trace);
     }
-    items.note_trace(&object);
+    items.remember_trace_group(&object);
     for key in LIST_KEYS {
         if let Json::Array(list) = take_field(&mut object, &[key]) {
             for item in list {
@@ -72,17 +72,17 @@ pub(crate) fn read_item_list(mut object: Map<String, Json>, sink: &mut dyn Impor
 
 /// Opens a reader of lines.
 pub(crate) fn open_reader() -> Box<dyn SessionReader> {
-    Box::<TraceItems>::default()
+    Box::<TraceItemReader>::default()
 }
 
 /// Reads the items of traces in their order. A trace comes before its spans.
 #[derive(Debug, Default)]
-struct TraceItems {
+struct TraceItemReader {
     /// The group of each trace: the conversation that it is a part of.
     groups: HashMap<String, String>,
 }
 
-impl SessionReader for TraceItems {
+impl SessionReader for TraceItemReader {
     fn read_record(&mut self, record: &[u8], sink: &mut dyn ImportSink) {
         match serde_json::from_slice(record) {
             Ok(Json::Object(item)) => self.read_item(item, sink),
@@ -94,8 +94,8 @@ impl SessionReader for TraceItems {
     fn finish(self: Box<Self>, _sink: &mut dyn ImportSink) {}
 }
 
-impl TraceItems {
-    fn note_trace(&mut self, trace: &Map<String, Json>) {
+impl TraceItemReader {
+    fn remember_trace_group(&mut self, trace: &Map<String, Json>) {
         let id = text_under(trace, &["id", "trace_id"]);
         if let (Some(id), Some(group)) = (id, text_under(trace, &["group_id"])) {
             self.groups.insert(id.to_owned(), group.to_owned());
@@ -106,7 +106,7 @@ impl TraceItems {
         if is_span_item(&item) {
             self.add_item_span(item, sink);
         } else if is_trace_item(&item) {
-            self.note_trace(&item);
+            self.remember_trace_group(&item);
         } else {
             sink.report_bad_record("neither a trace nor a span of the OpenAI Agents SDK");
         }
@@ -137,23 +137,23 @@ impl TraceItems {
         let output = take_field(&mut data, &["output"]);
         match kind.as_str() {
             "agent" => {
-                span.set_kind(RecordKind::Agent);
+                span.set_kind(SpanRecordKind::Agent);
                 span.set_text("agent.name", &name);
-                span.set_frame_content(input, output);
+                span.set_chain_content(input, output);
             }
             "function" => {
-                span.set_kind(RecordKind::Tool);
+                span.set_kind(SpanRecordKind::Tool);
                 span.set_tool_content(&name, input, output);
             }
             "generation" => {
-                span.set_kind(RecordKind::Model);
+                span.set_kind(SpanRecordKind::Model);
                 span.set_text("llm.model_name", text_under(&data, &["model"]).unwrap_or_default());
                 span.set_usage(data.get("usage").map(read_provider_usage).unwrap_or_default());
                 span.set_model_content(as_message_list(input), output);
             }
             "response" => set_response_call(data, input, output, &mut span),
             // Hand-overs, guardrails, turns, lists of tools: structure around the work.
-            _ => span.set_kind(RecordKind::Chain),
+            _ => span.set_kind(SpanRecordKind::Chain),
         }
         span.add_to(sink);
     }
@@ -163,7 +163,7 @@ impl TraceItems {
 /// processors of others add the response itself.
 fn set_response_call(mut data: Map<String, Json>, input: Json, output: Json, span: &mut SpanRecord) {
     let mut response = decode_json_text(take_field(&mut data, &["response", "_response"]));
-    span.set_kind(RecordKind::Model);
+    span.set_kind(SpanRecordKind::Model);
     let model = response.get("model").and_then(Json::as_str).or_else(|| text_under(&data, &["model"]));
     span.set_text("llm.model_name", model.unwrap_or_default());
     let usage = data.get("usage").filter(|usage| usage.is_object()).or_else(|| response.get("usage"));

@@ -5,7 +5,7 @@
 use serde_json::{Map, Value as Json};
 use xxhash_rust::xxh3::Xxh3;
 
-use super::harness_chat::{content_id, finish_run, first_elements, has_list, object_value, outcome_annotation};
+use super::harness_chat::{content_id, finish_run, first_elements, has_list, object_to_value, outcome_annotation};
 use super::openhands_events::EventReader;
 use crate::format_kinds::SessionReader;
 use crate::import_sink::{ImportError, ImportSink};
@@ -104,7 +104,7 @@ pub(crate) fn is_benchmark_line(object: &Map<String, Json>) -> bool {
 }
 
 pub(crate) fn read_benchmark_line(object: Map<String, Json>, sink: &mut dyn ImportSink) -> Result<(), ImportError> {
-    let mut document = object_value(object);
+    let mut document = object_to_value(object);
     let hashed = content_id("openhands", &document);
     let mut events = EventReader::default();
     let instance = text_field(&document, "instance_id").unwrap_or_default();

@@ -7,12 +7,12 @@ use gradus_core::trajectory::TokenUsage;
 use serde_json::Value as Json;
 
 use super::harness_chat::{
-    add_result_or_report, finish_or_report, joined_text, read_tool_definitions, read_usage, result_content,
+    add_result_or_report, finish_session_or_report, joined_text, read_tool_definitions, read_usage, result_content,
 };
 use crate::import_sink::ImportSink;
-use crate::json_fields::{content_text, count_field, is_set, text_field};
+use crate::json_fields::{content_text, count_field, is_true_field, text_field};
 use crate::session_builder::SessionBuilder;
-use crate::timestamps::read_timestamp;
+use crate::timestamps::normalize_timestamp;
 use crate::turn_draft::{ImportedCall, ImportedResult, ResultStatus};
 
 /// What the first generation adds to the arguments of a call. It matters only where the model's own arguments are not
@@ -20,7 +20,7 @@ use crate::turn_draft::{ImportedCall, ImportedResult, ResultStatus};
 const INTERNAL_ARGUMENTS: [&str; 8] =
     ["thought", "blocking", "is_static", "hidden", "confirmation_state", "security_risk", "keep_prompt", "is_hidden"];
 /// Actions of the first generation that are not tool calls.
-const SILENT_ACTIONS: [&str; 8] =
+const NON_TOOL_ACTIONS: [&str; 8] =
     ["recall", "change_agent_state", "null", "condensation", "condensation_request", "start", "pause", "loop_recovery"];
 /// How the benchmarks answer a question of the agent. It is not a request of a user.
 const SIMULATED_ANSWER: &str = "Please continue working on the task";
@@ -58,7 +58,7 @@ impl EventReader {
         };
         for event in events {
             self.events += 1;
-            let at = event.get("timestamp").and_then(read_timestamp);
+            let at = event.get("timestamp").and_then(normalize_timestamp);
             match text_field(&event, "kind").map(str::to_owned) {
                 Some(kind) => self.read_sdk_event(&kind, event, at.as_deref(), sink),
                 None if event.get("action").is_some_and(Json::is_string) => {
@@ -71,12 +71,12 @@ impl EventReader {
     }
 
     pub(super) fn finish(self, sink: &mut dyn ImportSink) {
-        finish_or_report(self.into_session(), sink);
+        finish_session_or_report(self.into_session(), sink);
     }
 
     /// Returns the conversation, with all tokens counted.
     pub(super) fn into_session(mut self) -> SessionBuilder {
-        self.count_totals();
+        self.assign_new_usage();
         self.session
     }
 
@@ -91,7 +91,7 @@ impl EventReader {
         if query.starts_with(SIMULATED_ANSWER) && self.session.has_turn() {
             return;
         }
-        self.count_totals();
+        self.assign_new_usage();
         self.session.begin_turn(query, at, sink);
         self.steps_by_event.clear();
         (self.last_step, self.reply_id) = (None, None);
@@ -113,7 +113,7 @@ impl EventReader {
     }
 
     /// Assigns the tokens since the last turn to the current one.
-    fn count_totals(&mut self) {
+    fn assign_new_usage(&mut self) {
         if !self.session.has_turn() || (self.total == self.counted && self.total_cost <= self.counted_cost) {
             return;
         }
@@ -145,7 +145,7 @@ impl EventReader {
                 self.begin_reply(None, at, sink);
                 return self.session.add_text(text_field(&args, "content").unwrap_or_default());
             }
-            action if SILENT_ACTIONS.contains(&action) => return,
+            action if NON_TOOL_ACTIONS.contains(&action) => return,
             // Commands of a person in the workspace are not steps of the agent.
             _ if is_user => return,
             _ => {}
@@ -164,7 +164,7 @@ impl EventReader {
                 self.session.set_usage(usage, model, None);
             }
         }
-        let answer = finish_text(&action, &args);
+        let answer = finish_answer(&action, &args);
         let id = metadata.and_then(|metadata| text_field(metadata, "tool_call_id"));
         let name = metadata.and_then(|metadata| text_field(metadata, "function_name")).unwrap_or(&action);
         let recorded = reply.and_then(|reply| recorded_arguments(reply, id));
@@ -205,7 +205,7 @@ impl EventReader {
         let has_failed = kind == "error"
             || event.get("success").is_some_and(|success| success == false)
             || exit_code.and_then(Json::as_i64).is_some_and(|code| code > 0)
-            || is_set(extras, "error");
+            || is_true_field(extras, "error");
         let status = match kind.as_str() {
             "user_rejected" => ResultStatus::Denied,
             _ if has_failed => ResultStatus::Error,
@@ -293,7 +293,7 @@ impl EventReader {
             "UserRejectObservation" => {
                 (text_field(event, "rejection_reason").unwrap_or_default().to_owned(), ResultStatus::Denied)
             }
-            _ if is_set(&observation, "is_error") || exit_code.is_some_and(|code| code > 0) => {
+            _ if is_true_field(&observation, "is_error") || exit_code.is_some_and(|code| code > 0) => {
                 (observation_text(observation), ResultStatus::Error)
             }
             _ => (observation_text(observation), ResultStatus::Success),
@@ -348,7 +348,7 @@ fn recorded_arguments(reply: &Json, id: Option<&str>) -> Option<String> {
 }
 
 /// Returns the answer in the arguments of `finish`.
-fn finish_text(action: &str, args: &Json) -> Option<String> {
+fn finish_answer(action: &str, args: &Json) -> Option<String> {
     let keys = ["final_thought", "message", "thought"];
     let text = keys.iter().find_map(|key| text_field(args, key)).filter(|_| action == "finish");
     text.map(str::to_owned)

@@ -2,7 +2,7 @@
 //! rows of CSV or Parquet and as pandas writes them to JSON.
 
 use gradus_core::literal;
-use gradus_core::span_json::phoenix_span;
+use gradus_core::span_json::read_phoenix_span;
 use serde_json::{Map, Value as Json};
 
 use super::span_record::{read_time_ns, text_under};
@@ -152,7 +152,7 @@ pub(crate) fn read_row(row: Map<String, Json>, sink: &mut dyn ImportSink) -> Res
     }
     object.insert("context".to_owned(), serde_json::json!({"trace_id": trace_id, "span_id": span_id}));
     object.insert("attributes".to_owned(), Json::Object(attributes));
-    sink.add_span(&phoenix_span(&object));
+    sink.add_span(&read_phoenix_span(&object));
     Ok(())
 }
 
@@ -182,7 +182,7 @@ fn read_structure(cell: Json) -> Json {
     }
 }
 
-/// Returns a time as RFC 3339, which `phoenix_span` reads. Pandas writes milliseconds, nanoseconds or texts.
+/// Returns a time as RFC 3339, which `read_phoenix_span` reads. Pandas writes milliseconds, nanoseconds or texts.
 fn time_text(cell: &Json) -> Json {
     let time = i128::from(read_time_ns(cell));
     jiff::Timestamp::from_nanosecond(time).map_or(Json::Null, |time| Json::from(time.to_string()))

@@ -17,7 +17,7 @@ use crate::import_sink::{ImportError, ImportSink};
 
 /// The kind of an operation, as OpenInference names it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum RecordKind {
+pub(crate) enum SpanRecordKind {
     Model,
     Tool,
     Agent,
@@ -64,12 +64,12 @@ impl SpanRecord {
         (self.span.start_ns, self.span.end_ns) = (start_ns, end_ns);
     }
 
-    pub(crate) fn set_kind(&mut self, kind: RecordKind) {
+    pub(crate) fn set_kind(&mut self, kind: SpanRecordKind) {
         let name = match kind {
-            RecordKind::Model => "LLM",
-            RecordKind::Tool => "TOOL",
-            RecordKind::Agent => "AGENT",
-            RecordKind::Chain => "CHAIN",
+            SpanRecordKind::Model => "LLM",
+            SpanRecordKind::Tool => "TOOL",
+            SpanRecordKind::Agent => "AGENT",
+            SpanRecordKind::Chain => "CHAIN",
         };
         self.set_text("openinference.span.kind", name);
     }
@@ -146,7 +146,7 @@ impl SpanRecord {
     }
 
     /// Sets the input and output of an agent or a chain.
-    pub(crate) fn set_frame_content(&mut self, input: Json, output: Json) {
+    pub(crate) fn set_chain_content(&mut self, input: Json, output: Json) {
         self.set_content("input.value", input);
         self.set_content("output.value", output);
     }
@@ -203,7 +203,7 @@ fn hosted_call_span(reply: &Span<'_>, span_id: SpanId, call: &HostedCall) -> Spa
     let mut span = SpanRecord::new(reply.trace_id, span_id, &call.name);
     span.set_parent(reply.parent_id);
     span.set_time_range_ns(reply.start_ns.saturating_add(1), reply.start_ns.saturating_add(1));
-    span.set_kind(RecordKind::Tool);
+    span.set_kind(SpanRecordKind::Tool);
     span.set_tool_content(
         &call.name,
         call.arguments.clone().unwrap_or_default(),
@@ -245,7 +245,7 @@ pub(crate) fn read_time_ns(value: &Json) -> u64 {
     match value {
         Json::String(text) => match text.parse::<i64>() {
             Ok(number) => scale_to_ns(number),
-            Err(_) => crate::timestamps::parse_timestamp(text)
+            Err(_) => crate::timestamps::normalize_timestamp_text(text)
                 .and_then(|text| text.parse::<Timestamp>().ok())
                 .and_then(|at| u64::try_from(at.as_nanosecond()).ok())
                 .unwrap_or_default(),
@@ -289,7 +289,7 @@ pub(crate) fn decode_json_text(value: Json) -> Json {
 }
 
 /// Returns the name of an agent or a tool, without the prefix that conventions add in the name of a span.
-pub(crate) fn bare_name(name: &str) -> &str {
+pub(crate) fn strip_span_name_prefix(name: &str) -> &str {
     const PREFIXES: [&str; 4] = ["execute_tool ", "running tool: ", "invoke_agent ", "agent_run "];
     let rest = PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name);
     let inner = rest.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));

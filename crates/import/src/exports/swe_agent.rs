@@ -8,9 +8,11 @@ use gradus_core::message::ArgumentsText;
 use gradus_core::trajectory::TokenUsage;
 use serde_json::{Map, Value as Json, json};
 
-use super::harness_chat::{add_outcome, content_id, finish_run, first_elements, has_list, joined_text, object_value};
+use super::harness_chat::{
+    add_outcome, content_id, finish_run, first_elements, has_list, joined_text, object_to_value,
+};
 use crate::import_sink::{ImportError, ImportSink};
-use crate::json_fields::{count_field, is_set, text_field};
+use crate::json_fields::{count_field, is_true_field, text_field};
 use crate::session_builder::SessionBuilder;
 use crate::turn_draft::{ImportedCall, ImportedResult};
 
@@ -20,7 +22,7 @@ const MAX_SKIPPED_REPLIES: usize = 4;
 /// The command that ends a run.
 const SUBMIT_COMMAND: &str = "submit";
 /// Number of first elements by which the format is recognised.
-const PROOF_ELEMENTS: usize = 20;
+const RECOGNITION_RECORDS: usize = 20;
 
 pub(crate) fn is_swe_agent(object: &Map<String, Json>) -> bool {
     if has_list(object, "trajectory") {
@@ -29,13 +31,13 @@ pub(crate) fn is_swe_agent(object: &Map<String, Json>) -> bool {
                 && step.get("observation").is_some()
                 && (step.get("response").is_some() || step.get("thought").is_some())
         };
-        let steps = first_elements(object, "trajectory", PROOF_ELEMENTS);
+        let steps = first_elements(object, "trajectory", RECOGNITION_RECORDS);
         let has_run_keys =
             ["info", "history", "environment", "replay_config"].iter().any(|key| object.contains_key(*key));
         return has_run_keys && !steps.is_empty() && steps.iter().all(is_step);
     }
     // Demonstrations are a history alone.
-    let messages = first_elements(object, "history", PROOF_ELEMENTS);
+    let messages = first_elements(object, "history", RECOGNITION_RECORDS);
     let is_message = |message: &Json| {
         message.get("role").is_some_and(Json::is_string)
             && (message.get("agent").is_some_and(Json::is_string) || message.get("message_type").is_some())
@@ -45,7 +47,7 @@ pub(crate) fn is_swe_agent(object: &Map<String, Json>) -> bool {
 }
 
 pub(crate) fn read_swe_agent(object: Map<String, Json>, sink: &mut dyn ImportSink) -> Result<(), ImportError> {
-    let mut document = object_value(object);
+    let mut document = object_to_value(object);
     let id = content_id("swe-agent", &document);
     let mut session = SessionBuilder::new(id);
     session.set_agent("SWE-agent", None);
@@ -56,7 +58,7 @@ pub(crate) fn read_swe_agent(object: Map<String, Json>, sink: &mut dyn ImportSin
         Some(Json::Array(history)) => history,
         _ => Vec::new(),
     };
-    let messages = history.into_iter().filter(|message| !is_set(message, "is_demo")).collect::<Vec<_>>();
+    let messages = history.into_iter().filter(|message| !is_true_field(message, "is_demo")).collect::<Vec<_>>();
     match document.get_mut("trajectory").map(Json::take) {
         Some(Json::Array(steps)) => {
             begin_run(&mut session, &messages, sink);

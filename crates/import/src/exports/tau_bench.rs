@@ -9,12 +9,12 @@ use serde_json::{Map, Value as Json};
 
 use super::harness_chat::{
     add_chat_message, add_outcome, add_result_or_report, content_id, finish_run, first_elements, has_list,
-    object_value, outcome_annotation, read_tool_definitions, read_usage, result_content,
+    object_to_value, outcome_annotation, read_tool_definitions, read_usage, result_content,
 };
 use crate::import_sink::{ImportError, ImportSink};
-use crate::json_fields::{is_set, text_field};
+use crate::json_fields::{is_true_field, text_field};
 use crate::session_builder::SessionBuilder;
-use crate::timestamps::read_timestamp;
+use crate::timestamps::normalize_timestamp;
 use crate::turn_draft::{ImportedCall, ImportedResult, ResultStatus};
 
 /// The simulated user ends the conversation with a message that has one of these. The agent does not see it.
@@ -33,7 +33,7 @@ pub(crate) fn is_tau_result(object: &Map<String, Json>) -> bool {
 }
 
 pub(crate) fn read_tau_result(object: Map<String, Json>, sink: &mut dyn ImportSink) -> Result<(), ImportError> {
-    let mut document = object_value(object);
+    let mut document = object_to_value(object);
     let mut session = SessionBuilder::new(content_id("tau-bench", &document));
     let Some(Json::Array(messages)) = document.get_mut("traj").map(Json::take) else {
         return Err(ImportError::new("tau-bench result: `traj` is not a list"));
@@ -154,7 +154,7 @@ fn has_simulation_keys(object: &Map<String, Json>) -> bool {
 }
 
 pub(crate) fn read_tau2_results(object: Map<String, Json>, sink: &mut dyn ImportSink) -> Result<(), ImportError> {
-    let mut document = object_value(object);
+    let mut document = object_to_value(object);
     let Some(Json::Array(simulations)) = document.get_mut("simulations").map(Json::take) else {
         return Err(ImportError::new("tau2-bench results: `simulations` is not a list"));
     };
@@ -171,7 +171,7 @@ pub(crate) fn read_tau2_results(object: Map<String, Json>, sink: &mut dyn Import
 }
 
 pub(crate) fn read_tau2_simulation(object: Map<String, Json>, sink: &mut dyn ImportSink) -> Result<(), ImportError> {
-    read_simulation(object_value(object), None, None, sink)
+    read_simulation(object_to_value(object), None, None, sink)
 }
 
 fn read_simulation(
@@ -228,7 +228,7 @@ fn read_simulation(
 }
 
 fn read_tau2_message(session: &mut SessionBuilder, mut message: Json, sink: &mut dyn ImportSink) {
-    let at = message.get("timestamp").and_then(read_timestamp);
+    let at = message.get("timestamp").and_then(normalize_timestamp);
     let at = at.as_deref();
     match text_field(&message, "role").unwrap_or_default() {
         // The simulated user has tools of its own, which are not steps of the agent.
@@ -276,8 +276,8 @@ fn read_tau2_result(session: &mut SessionBuilder, mut result: Json, at: Option<&
     if text_field(&result, "requestor") == Some("user") {
         return;
     }
-    let own = result.get("timestamp").and_then(read_timestamp);
-    let status = if is_set(&result, "error") { ResultStatus::Error } else { ResultStatus::Success };
+    let own = result.get("timestamp").and_then(normalize_timestamp);
+    let status = if is_true_field(&result, "error") { ResultStatus::Error } else { ResultStatus::Success };
     let content = result.get_mut("content").map(Json::take).map(result_content).unwrap_or_default();
     let id = text_field(&result, "id");
     add_result_or_report(session, &ImportedResult { id, content: &content, status, at: own.as_deref().or(at) }, sink);

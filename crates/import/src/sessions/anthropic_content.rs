@@ -14,7 +14,7 @@ use crate::json_fields::content_text;
 
 /// Maximum number of blocks that are read of one message. A parsed block takes much more memory than a short one on
 /// disk.
-const MAX_BLOCKS: usize = 10_000;
+const MAX_MESSAGE_BLOCKS: usize = 10_000;
 /// How a proxy passes readable reasoning of other models through a field that is otherwise encrypted.
 const OPENROUTER_REASONING: &str = "openrouter.reasoning:";
 
@@ -28,7 +28,7 @@ pub(crate) struct AnthropicMessage<'a> {
     pub(crate) model: TextField<'a>,
     #[serde(borrow)]
     pub(crate) content: AnthropicContent<'a>,
-    pub(crate) usage: Option<AnthropicUsage>,
+    pub(crate) usage: Option<AnthropicMessageUsage>,
 }
 
 /// The content of a message: a text or blocks.
@@ -149,7 +149,7 @@ impl<'de> Visitor<'de> for ContentVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
         let mut content = AnthropicContent::default();
-        while content.blocks.len() < MAX_BLOCKS {
+        while content.blocks.len() < MAX_MESSAGE_BLOCKS {
             match seq.next_element::<OptionalBlock<'de>>()? {
                 Some(OptionalBlock(block)) => content.blocks.extend(block),
                 None => return Ok(content),
@@ -171,14 +171,14 @@ impl<'de: 'a, 'a> Deserialize<'de> for AnthropicContent<'a> {
 /// Tokens of one reply.
 #[derive(Clone, Copy, Debug, Default, serde::Deserialize)]
 #[serde(default)]
-pub(crate) struct AnthropicUsage {
+pub(crate) struct AnthropicMessageUsage {
     input_tokens: CountField,
     output_tokens: CountField,
     cache_read_input_tokens: CountField,
     cache_creation_input_tokens: CountField,
 }
 
-impl AnthropicUsage {
+impl AnthropicMessageUsage {
     /// Counts all input tokens, including those that were read from or written to the cache.
     pub(crate) fn token_usage(self) -> TokenUsage {
         let cached = self.cache_read_input_tokens.0;

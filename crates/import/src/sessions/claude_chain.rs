@@ -7,7 +7,7 @@ use super::anthropic_content::{AnthropicBlock, AnthropicMessage, result_content_
 use super::claude_lines::ClaudeLine;
 use super::claude_requests::{UserLine, classify_result, classify_user_text};
 use super::field_types::TextField;
-use super::record_text::{first_words, normal_timestamp};
+use super::record_text::{normalize_recorded_time, shorten_for_message};
 use super::seen_ids::SeenIds;
 use crate::import_sink::ImportSink;
 use crate::session_builder::SessionBuilder;
@@ -55,7 +55,7 @@ pub(crate) struct ClaudeChain {
 
 impl ClaudeChain {
     /// Records the version and the folder if they change.
-    pub(crate) fn note_details(&mut self, line: &ClaudeLine<'_>) {
+    pub(crate) fn update_details(&mut self, line: &ClaudeLine<'_>) {
         if let Some(version) = line.version.get()
             && self.version.as_deref() != Some(version)
         {
@@ -79,7 +79,7 @@ impl ClaudeChain {
         let Some(message) = &line.message else {
             return sink.report_bad_record("a line of the user without a message");
         };
-        let at = normal_timestamp(line.timestamp.get());
+        let at = normalize_recorded_time(line.timestamp.get());
         let mut texts = Vec::new();
         for block in &message.content.blocks {
             match block {
@@ -102,7 +102,7 @@ impl ClaudeChain {
             }
         }
         if line.is_compact_summary.0 {
-            self.builder.note_compaction();
+            self.builder.mark_compaction();
         }
         let is_added = line.is_meta.0 || line.is_compact_summary.0 || line.is_visible_in_transcript_only.0;
         if !is_added {
@@ -147,7 +147,7 @@ impl ClaudeChain {
     }
 
     /// Records that a request to the API failed. A turn that has its answer does not end with it.
-    pub(crate) fn note_api_error(&mut self, reason: String) {
+    pub(crate) fn set_api_error(&mut self, reason: String) {
         if self.builder.has_turn() && !self.builder.has_answer() {
             self.api_error = Some(reason);
         }
@@ -159,7 +159,7 @@ impl ClaudeChain {
     }
 
     /// Makes a slash command a request, because the model replies to it.
-    pub(crate) fn run_command(&mut self, sink: &mut dyn ImportSink) {
+    pub(crate) fn begin_command_request(&mut self, sink: &mut dyn ImportSink) {
         if let Some((command, at)) = self.command.take() {
             self.end_turn(sink);
             self.builder.begin_turn(&command, at.as_deref(), sink);
@@ -194,7 +194,7 @@ impl ClaudeChain {
                     };
                     self.builder.add_call(&call, at);
                     if let Some(id) = id.get() {
-                        self.add_early_result(id);
+                        self.match_early_result(id);
                     }
                 }
                 // Results of tools that ran at the provider.
@@ -244,7 +244,7 @@ impl ClaudeChain {
             self.early_results.push((id.to_owned(), early));
             return;
         }
-        let id = first_words(id.get().unwrap_or("without an id"));
+        let id = shorten_for_message(id.get().unwrap_or("without an id"));
         self.report_lost_result(id, sink);
     }
 
@@ -258,7 +258,7 @@ impl ClaudeChain {
     }
 
     /// Gives a call the result that was recorded before it.
-    fn add_early_result(&mut self, id: &str) {
+    fn match_early_result(&mut self, id: &str) {
         let Some(position) = self.early_results.iter().position(|(other, _)| other == id) else { return };
         let (id, early) = self.early_results.remove(position);
         let EarlyResult { content, status, at } = &early;
@@ -267,9 +267,9 @@ impl ClaudeChain {
     }
 
     /// Reports the results whose calls did not follow.
-    fn end_early_results(&mut self, sink: &mut dyn ImportSink) {
+    fn report_unmatched_results(&mut self, sink: &mut dyn ImportSink) {
         for (id, _) in std::mem::take(&mut self.early_results) {
-            self.report_lost_result(first_words(&id), sink);
+            self.report_lost_result(shorten_for_message(&id), sink);
         }
     }
 
@@ -281,7 +281,7 @@ impl ClaudeChain {
 
     /// Ends the current turn.
     fn end_turn(&mut self, sink: &mut dyn ImportSink) {
-        self.end_early_results(sink);
+        self.report_unmatched_results(sink);
         self.end_reply();
         if let Some(reason) = self.api_error.take() {
             self.builder.begin_reply(None);

@@ -15,7 +15,7 @@ use super::claude_chain::{ClaudeChain, SYNTHETIC_MODEL, is_compaction};
 use super::claude_lines::{ClaudeLine, QueuedCommand};
 use super::claude_requests::{UserLine, classify_user_text, describe_api_error};
 use super::field_types::TextField;
-use super::record_text::{first_words, normal_timestamp, record_text};
+use super::record_text::{normalize_recorded_time, record_text, shorten_for_message};
 use super::seen_ids::{SeenIds, hash_id};
 use crate::format_kinds::SessionReader;
 use crate::import_sink::ImportSink;
@@ -26,7 +26,7 @@ const MAX_OPEN_SUBAGENTS: usize = 256;
 const MAX_WAITING_CALLS: usize = 1024;
 
 /// Prefix of the ids of agents that summarize a conversation. Their sessions are copies of it, followed by a summary.
-const COMPACTION_AGENT: &str = "acompact-";
+const COMPACTION_AGENT_PREFIX: &str = "acompact-";
 
 /// Whether the records are those of a Claude Code session.
 pub(crate) fn is_claude_code_session(records: &[Json]) -> bool {
@@ -108,7 +108,7 @@ impl SessionReader for ClaudeCodeReader {
         let line: ClaudeLine<'_> = match serde_json::from_str(&text) {
             Ok(line) => line,
             Err(error) => {
-                self.note_unreadable_line();
+                self.mark_unreadable_line();
                 return sink.report_bad_record(&format!("not a line of a Claude Code session: {error}"));
             }
         };
@@ -124,28 +124,28 @@ impl SessionReader for ClaudeCodeReader {
         }
         if !matches!(kind, "user" | "assistant" | "attachment") {
             if line.message.is_some() {
-                self.note_unreadable_line();
-                sink.report_bad_record(&format!("unknown line type {:?} with a message", first_words(kind)));
+                self.mark_unreadable_line();
+                sink.report_bad_record(&format!("unknown line type {:?} with a message", shorten_for_message(kind)));
             }
             return;
         }
         if line.uuid.get().is_some_and(|uuid| !self.seen_lines.insert(uuid)) {
             return;
         }
-        self.note_session(&line, sink);
+        self.switch_session(&line, sink);
         if line.is_sidechain.0 {
             self.read_subagent_line(&line, sink);
             return;
         }
-        self.main.note_details(&line);
+        self.main.update_details(&line);
         match kind {
             "assistant" => {
-                self.subagents.note_calls(&line);
+                self.subagents.remember_subagent_calls(&line);
                 self.main.read_reply(&line, sink);
             }
             "user" => {
                 self.main.read_user_line(&line, self.session_id.as_deref().unwrap_or_default(), sink);
-                self.subagents.end_finished(&line, sink);
+                self.subagents.end_finished_subagents(&line, sink);
             }
             _ => read_attachment(&mut self.main, &line, sink),
         }
@@ -162,7 +162,7 @@ impl SessionReader for ClaudeCodeReader {
 impl ClaudeCodeReader {
     /// Begins another session if the id changes: older versions copied the lines of a session into the file of the
     /// one that resumed it.
-    fn note_session(&mut self, line: &ClaudeLine<'_>, sink: &mut dyn ImportSink) {
+    fn switch_session(&mut self, line: &ClaudeLine<'_>, sink: &mut dyn ImportSink) {
         let Some(id) = line.session_id.get() else { return };
         if self.session_id.as_deref() == Some(id) {
             return;
@@ -179,22 +179,22 @@ impl ClaudeCodeReader {
 
     /// Reads a failed request to the API. Its conversation must be known.
     fn read_api_error(&mut self, line: &ClaudeLine<'_>) {
-        if !self.is_new_line(line) {
+        if !self.accept_new_line(line) {
             return;
         }
         let error = line.error.and_then(|error| serde_json::from_str(error.get()).ok());
         let reason = describe_api_error(&error.unwrap_or_default());
         if let Some(chain) = self.find_open_chain(line) {
-            chain.note_api_error(reason);
+            chain.set_api_error(reason);
         }
     }
 
     /// Reads a compaction of the context of a conversation, which must be known.
     fn read_compaction(&mut self, line: &ClaudeLine<'_>) {
-        if self.is_new_line(line)
+        if self.accept_new_line(line)
             && let Some(chain) = self.find_open_chain(line)
         {
-            chain.builder.note_compaction();
+            chain.builder.mark_compaction();
         }
     }
 
@@ -214,12 +214,12 @@ impl ClaudeCodeReader {
             Ok(Some(repeated)) => repeated,
             Ok(None) => return,
             Err(error) => {
-                self.note_unreadable_line();
+                self.mark_unreadable_line();
                 return sink.report_bad_record(&format!("not a line of a Claude Code session: {error}"));
             }
         };
         // Notices of one line differ in their own id.
-        if !self.is_new_line(line) || !self.is_new_line(&repeated) {
+        if !self.accept_new_line(line) || !self.accept_new_line(&repeated) {
             return;
         }
         let agent_id = repeated.agent_id.get().unwrap_or_default();
@@ -231,25 +231,27 @@ impl ClaudeCodeReader {
     }
 
     /// Whether a line belongs to the current session and was not read before. Marks it as read.
-    fn is_new_line(&mut self, line: &ClaudeLine<'_>) -> bool {
+    fn accept_new_line(&mut self, line: &ClaudeLine<'_>) -> bool {
         let is_other = line.session_id.get().is_some() && line.session_id.get() != self.session_id.as_deref();
         !is_other && line.uuid.get().is_none_or(|uuid| self.seen_lines.insert(uuid))
     }
 
     /// Marks all open conversations as incomplete: the line may belong to any of them.
-    fn note_unreadable_line(&mut self) {
-        self.main.builder.note_unreadable_record();
-        self.subagents.open.iter_mut().for_each(|(_, chain)| chain.builder.note_unreadable_record());
+    fn mark_unreadable_line(&mut self) {
+        self.main.builder.mark_unreadable_record();
+        self.subagents.open.iter_mut().for_each(|(_, chain)| chain.builder.mark_unreadable_record());
     }
 
     fn read_subagent_line(&mut self, line: &ClaudeLine<'_>, sink: &mut dyn ImportSink) {
-        if line.agent_id.get().is_some_and(|agent_id| agent_id.starts_with(COMPACTION_AGENT)) {
+        if line.agent_id.get().is_some_and(|agent_id| agent_id.starts_with(COMPACTION_AGENT_PREFIX)) {
             return;
         }
         let session_id = self.session_id.clone().unwrap_or_default();
-        let Some(chain_id) = self.subagents.find_chain(line, &mut self.main, &session_id, sink) else { return };
+        let Some(chain_id) = self.subagents.find_or_begin_chain(line, &mut self.main, &session_id, sink) else {
+            return;
+        };
         let Some((_, chain)) = self.subagents.open.iter_mut().find(|(id, _)| *id == chain_id) else { return };
-        chain.note_details(line);
+        chain.update_details(line);
         match line.kind.get() {
             Some("assistant") => chain.read_reply(line, sink),
             Some("user") => chain.read_user_line(line, &session_id, sink),
@@ -260,7 +262,7 @@ impl ClaudeCodeReader {
 
 impl SubagentChains {
     /// Returns the chain that a line belongs to. Begins the chain if the line is its first.
-    fn find_chain(
+    fn find_or_begin_chain(
         &mut self,
         line: &ClaudeLine<'_>,
         main: &mut ClaudeChain,
@@ -276,7 +278,7 @@ impl SubagentChains {
                 self.chain_by_line.insert(hash_id(uuid), Arc::clone(&chain_id));
                 let chain_id = chain_id.to_string();
                 let is_known = self.open.iter().any(|(id, _)| *id == chain_id);
-                if !is_known && parent_is_ended(&self.chain_by_line, line, &chain_id) {
+                if !is_known && continues_ended_chain(&self.chain_by_line, line, &chain_id) {
                     sink.report_bad_record("a line of a subagent after its result");
                     return None;
                 }
@@ -332,7 +334,7 @@ impl SubagentChains {
         }
         self.begin_chain(agent_id, repeated, main, session_id, sink);
         if let Some((_, chain)) = self.open.last_mut() {
-            chain.builder.set_copied();
+            chain.builder.mark_copied();
         }
     }
 
@@ -348,11 +350,11 @@ impl SubagentChains {
     }
 
     /// Remembers the calls that start a subagent.
-    fn note_calls(&mut self, line: &ClaudeLine<'_>) {
+    fn remember_subagent_calls(&mut self, line: &ClaudeLine<'_>) {
         for (id, name, input) in line.tool_uses() {
             if matches!(name, "Task" | "Agent")
                 && self.waiting_calls.len() < MAX_WAITING_CALLS
-                && let Some(prompt) = task_prompt(input)
+                && let Some(prompt) = hash_task_prompt(input)
             {
                 self.waiting_calls.entry(prompt).or_default().push(id.to_owned());
             }
@@ -360,7 +362,7 @@ impl SubagentChains {
     }
 
     /// Ends the subagents whose results a line carries.
-    fn end_finished(&mut self, line: &ClaudeLine<'_>, sink: &mut dyn ImportSink) {
+    fn end_finished_subagents(&mut self, line: &ClaudeLine<'_>, sink: &mut dyn ImportSink) {
         for call_id in line.result_ids() {
             if let Some(chain_id) = self.chain_by_call.remove(call_id)
                 && let Some(position) = self.open.iter().position(|(id, _)| *id == chain_id)
@@ -377,12 +379,12 @@ impl SubagentChains {
 }
 
 /// Whether the line continues a chain that was ended.
-fn parent_is_ended(chain_by_line: &HashMap<u128, Arc<str>>, line: &ClaudeLine<'_>, chain_id: &str) -> bool {
+fn continues_ended_chain(chain_by_line: &HashMap<u128, Arc<str>>, line: &ClaudeLine<'_>, chain_id: &str) -> bool {
     line.uuid.get() != Some(chain_id)
         && line.parent_uuid.get().is_some_and(|parent| chain_by_line.contains_key(&hash_id(parent)))
 }
 
-fn task_prompt(input: Option<&RawValue>) -> Option<u128> {
+fn hash_task_prompt(input: Option<&RawValue>) -> Option<u128> {
     let arguments: TaskArguments<'_> = serde_json::from_str(input?.get()).ok()?;
     arguments.prompt.get().map(|prompt| hash_id(prompt.trim()))
 }
@@ -394,7 +396,7 @@ fn read_attachment(chain: &mut ClaudeChain, line: &ClaudeLine<'_>, sink: &mut dy
     if command.kind.get() != Some("queued_command") || command.command_mode.get().is_some_and(|mode| mode != "prompt") {
         return;
     }
-    let at = normal_timestamp(line.timestamp.get());
+    let at = normalize_recorded_time(line.timestamp.get());
     if let Some(UserLine::Request(request)) = command.prompt.get().map(classify_user_text) {
         chain.begin_request(&request, at.as_deref(), sink);
     }
@@ -406,11 +408,11 @@ impl ClaudeChain {
         let Some(message) = &line.message else {
             return sink.report_bad_record("a reply without a message");
         };
-        let at = normal_timestamp(line.timestamp.get());
+        let at = normalize_recorded_time(line.timestamp.get());
         if line.is_api_error_message.0 {
             self.clear_api_error();
             let reason = line.first_text().unwrap_or("the API returned an error").to_owned();
-            self.run_command(sink);
+            self.begin_command_request(sink);
             if self.builder.has_turn() {
                 self.builder.begin_reply(at.as_deref());
                 self.builder.fail_turn(&reason);
@@ -420,7 +422,7 @@ impl ClaudeChain {
         if is_placeholder_reply(message, line) {
             return;
         }
-        self.run_command(sink);
+        self.begin_command_request(sink);
         if message.content.is_cut {
             self.builder.add_defect(DefectKind::TooLarge, "a message with more blocks than are read");
         }

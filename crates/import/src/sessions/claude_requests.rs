@@ -19,7 +19,7 @@ const ADDED_ELEMENTS: &[&str] = &[
 ];
 
 /// Prefixes of lines that report something to the model and request nothing.
-const REPORT_STARTS: &[&str] = &[
+const REPORT_LINE_PREFIXES: &[&str] = &[
     "<local-command-stdout>",
     "<local-command-stderr>",
     "<bash-input>",
@@ -31,7 +31,7 @@ const REPORT_STARTS: &[&str] = &[
 ];
 
 /// Prefixes of results of calls that the user or a policy did not allow.
-const DENIAL_STARTS: &[&str] = &[
+const DENIED_RESULT_PREFIXES: &[&str] = &[
     "The user doesn't want to proceed with this tool use",
     "The user doesn't want to take this action right now",
     "The user rejected",
@@ -81,7 +81,7 @@ pub(crate) fn classify_user_text(text: &str) -> UserLine<'_> {
         let message = start.split_once('>').map_or(start, |(_, rest)| rest);
         return UserLine::AgentMessage(message.trim_end().trim_end_matches("</teammate-message>").trim());
     }
-    if REPORT_STARTS.iter().any(|report| start.starts_with(report)) {
+    if REPORT_LINE_PREFIXES.iter().any(|report| start.starts_with(report)) {
         return UserLine::Added;
     }
     let request = strip_elements(text, ADDED_ELEMENTS);
@@ -93,7 +93,9 @@ pub(crate) fn classify_result(is_error: bool, content: &str, summary: Option<&st
     let is_denial = |text: &str| {
         let text = text.trim_start();
         let text = text.strip_prefix("Error: ").unwrap_or(text);
-        DENIAL_STARTS.iter().any(|start| text.starts_with(start)) || is_hook_denial(text) || is_folder_denial(text)
+        DENIED_RESULT_PREFIXES.iter().any(|start| text.starts_with(start))
+            || is_hook_denial(text)
+            || is_folder_denial(text)
     };
     match is_error {
         true if is_denial(content) || summary.is_some_and(is_denial) => ResultStatus::Denied,

@@ -6,11 +6,11 @@ use gradus_core::trajectory::{RUN_FAILED, TokenUsage, ToolDefinition};
 use serde::Deserialize;
 use serde_json::Value as Json;
 
-use super::anthropic_content::{AnthropicBlock, AnthropicMessage, AnthropicUsage, result_content_text};
+use super::anthropic_content::{AnthropicBlock, AnthropicMessage, AnthropicMessageUsage, result_content_text};
 use super::claude_chain::{AGENT_NAME, ClaudeChain, is_compaction};
 use super::claude_requests::classify_result;
 use super::field_types::{FlagField, NumberField, TextField};
-use super::record_text::{normal_timestamp, record_text};
+use super::record_text::{normalize_recorded_time, record_text};
 use super::seen_ids::SeenIds;
 use crate::format_kinds::SessionReader;
 use crate::import_sink::ImportSink;
@@ -77,7 +77,7 @@ struct StreamLine<'a> {
     result: TextField<'a>,
     total_cost_usd: NumberField,
     duration_api_ms: NumberField,
-    usage: Option<AnthropicUsage>,
+    usage: Option<AnthropicMessageUsage>,
 }
 
 #[derive(Default)]
@@ -103,7 +103,7 @@ struct TurnUsage {
 }
 
 impl TurnUsage {
-    fn note_reply(&mut self, id: &str, usage: TokenUsage, model: Option<&str>) {
+    fn add_reply_usage(&mut self, id: &str, usage: TokenUsage, model: Option<&str>) {
         if let Some((last_id, last, _)) = self.reply.take()
             && last_id != id
         {
@@ -132,17 +132,17 @@ impl SessionReader for ClaudeStreamReader {
         let line: StreamLine<'_> = match serde_json::from_str(&text) {
             Ok(line) => line,
             Err(error) => {
-                self.note_unreadable_line();
+                self.mark_unreadable_line();
                 return sink.report_bad_record(&format!("not a line of Claude Code's stream JSON: {error}"));
             }
         };
         if line.uuid.get().is_some_and(|uuid| !self.seen_lines.insert(uuid)) {
             return;
         }
-        self.note_session(&line, sink);
+        self.switch_session(&line, sink);
         match line.kind.get() {
             Some("system") if line.subtype.get() == Some("init") => self.read_init(&line),
-            Some("system") if is_compaction(&line.subtype) => self.main.builder.note_compaction(),
+            Some("system") if is_compaction(&line.subtype) => self.main.builder.mark_compaction(),
             Some("assistant") => self.read_reply(&line, sink),
             Some("user") => self.read_user_line(&line, sink),
             Some("result") => self.read_result(&line),
@@ -156,7 +156,7 @@ impl SessionReader for ClaudeStreamReader {
 }
 
 impl ClaudeStreamReader {
-    fn note_session(&mut self, line: &StreamLine<'_>, sink: &mut dyn ImportSink) {
+    fn switch_session(&mut self, line: &StreamLine<'_>, sink: &mut dyn ImportSink) {
         let Some(id) = line.session_id.get().filter(|id| *id != self.session_id) else { return };
         if !self.session_id.is_empty() {
             self.end_session(sink);
@@ -167,9 +167,9 @@ impl ClaudeStreamReader {
     }
 
     /// Marks all open conversations as incomplete: the line may belong to any of them.
-    fn note_unreadable_line(&mut self) {
-        self.main.builder.note_unreadable_record();
-        self.subagents.iter_mut().for_each(|(_, chain)| chain.builder.note_unreadable_record());
+    fn mark_unreadable_line(&mut self) {
+        self.main.builder.mark_unreadable_record();
+        self.subagents.iter_mut().for_each(|(_, chain)| chain.builder.mark_unreadable_record());
     }
 
     fn end_session(&mut self, sink: &mut dyn ImportSink) {
@@ -197,15 +197,15 @@ impl ClaudeStreamReader {
 
     fn read_reply(&mut self, line: &StreamLine<'_>, sink: &mut dyn ImportSink) {
         let Some(message) = &line.message else { return sink.report_bad_record("a reply without a message") };
-        let at = normal_timestamp(line.timestamp.get());
+        let at = normalize_recorded_time(line.timestamp.get());
         if let Some(call_id) = line.parent_tool_use_id.get() {
-            let chain = self.subagent(call_id, sink);
+            let chain = self.find_or_begin_subagent(call_id, sink);
             return chain.add_reply(message, at.as_deref(), None);
         }
         self.begin_next_turn(sink);
         self.main.add_reply(message, at.as_deref(), None);
         if let (Some(id), Some(usage)) = (message.id.get(), message.usage) {
-            self.usage.note_reply(id, usage.token_usage(), message.model.get());
+            self.usage.add_reply_usage(id, usage.token_usage(), message.model.get());
         }
     }
 
@@ -220,10 +220,10 @@ impl ClaudeStreamReader {
         let Some(message) = &line.message else {
             return sink.report_bad_record("a line of the user without a message");
         };
-        let at = normal_timestamp(line.timestamp.get());
+        let at = normalize_recorded_time(line.timestamp.get());
         let is_subagent = line.parent_tool_use_id.get().is_some();
         let chain = match line.parent_tool_use_id.get() {
-            Some(call_id) => self.subagent(call_id, sink),
+            Some(call_id) => self.find_or_begin_subagent(call_id, sink),
             None => &mut self.main,
         };
         let mut texts = Vec::new();
@@ -253,7 +253,7 @@ impl ClaudeStreamReader {
         }
     }
 
-    fn subagent(&mut self, call_id: &str, sink: &mut dyn ImportSink) -> &mut ClaudeChain {
+    fn find_or_begin_subagent(&mut self, call_id: &str, sink: &mut dyn ImportSink) -> &mut ClaudeChain {
         let position = match self.subagents.iter().position(|(id, _)| id == call_id) {
             Some(position) => position,
             None => {

@@ -45,7 +45,7 @@ fn item_kind(item: &Json) -> Option<&str> {
 impl SessionReader for CodexExecReader {
     fn read_record(&mut self, record: &[u8], sink: &mut dyn ImportSink) {
         let Some(event) = parse_record(record, "codex exec", sink) else {
-            return self.builder.note_unreadable_record();
+            return self.builder.mark_unreadable_record();
         };
         match event["type"].as_str().unwrap_or_default() {
             "thread.started" => {
@@ -89,7 +89,7 @@ impl SessionReader for CodexExecReader {
 }
 
 impl CodexExecReader {
-    fn begin_output(&mut self) {
+    fn begin_reply_if_new(&mut self) {
         if std::mem::take(&mut self.is_reply_over) {
             self.builder.begin_reply(None);
         }
@@ -113,21 +113,21 @@ impl CodexExecReader {
             _ => return,
         };
         let arguments = ArgumentsText::from(arguments);
-        if id.is_some_and(|id| self.builder.repeated_step(id, Some(&arguments)).is_some()) {
+        if id.is_some_and(|id| self.builder.find_repeated_step(id, Some(&arguments)).is_some()) {
             return;
         }
-        self.begin_output();
+        self.begin_reply_if_new();
         add_named_call(&mut self.builder, id, Some(&name), Some(arguments), None);
     }
 
     fn complete_item(&mut self, item: &Json, sink: &mut dyn ImportSink) {
         match item_kind(item) {
             Some("agent_message" | "assistant_message") => {
-                self.begin_output();
+                self.begin_reply_if_new();
                 self.builder.add_text(text_field(item, "text").unwrap_or_default());
             }
             Some("reasoning") => {
-                self.begin_output();
+                self.begin_reply_if_new();
                 self.builder.add_reasoning(text_field(item, "text").unwrap_or_default());
             }
             // The current list of tasks, and notices: neither is a call.
@@ -138,7 +138,7 @@ impl CodexExecReader {
             }
             _ => {
                 // It may be a call of a kind that is newer than this reader.
-                self.builder.note_unreadable_record();
+                self.builder.mark_unreadable_record();
                 sink.report_bad_record("an item of an unknown type");
             }
         }

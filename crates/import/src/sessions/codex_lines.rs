@@ -192,12 +192,12 @@ struct TextPart<'a> {
 pub(crate) fn part_texts(content: Option<&RawValue>) -> Vec<Cow<'_, str>> {
     let Some(content) = content.map(RawValue::get) else { return Vec::new() };
     if content.starts_with('"') {
-        return plain_text(content).into_iter().collect();
+        return decode_json_string(content).into_iter().collect();
     }
     let parts: Vec<&RawValue> = serde_json::from_str(content).unwrap_or_default();
     let part_text = |part: &'_ RawValue| -> Option<String> {
         if part.get().starts_with('"') {
-            return plain_text(part.get()).map(Cow::into_owned);
+            return decode_json_string(part.get()).map(Cow::into_owned);
         }
         let part: TextPart<'_> = serde_json::from_str(part.get()).ok()?;
         part.text.0.map(Cow::into_owned)
@@ -206,7 +206,7 @@ pub(crate) fn part_texts(content: Option<&RawValue>) -> Vec<Cow<'_, str>> {
 }
 
 /// Decodes a text that is written as JSON.
-pub(crate) fn plain_text(json: &str) -> Option<Cow<'_, str>> {
+pub(crate) fn decode_json_string(json: &str) -> Option<Cow<'_, str>> {
     serde_json::from_str::<TextField<'_>>(json).ok()?.0
 }
 

@@ -6,7 +6,7 @@ use crate::json_fields::content_text;
 use crate::turn_draft::ResultStatus;
 
 /// Prefixes of texts that Codex adds in the name of the user.
-const ADDED_STARTS: &[&str] = &[
+const ADDED_TEXT_PREFIXES: &[&str] = &[
     "# AGENTS.md instructions",
     "These AGENTS.md instructions replace",
     "The previously provided AGENTS.md instructions",
@@ -43,7 +43,7 @@ const ADDED_STARTS: &[&str] = &[
 const EDITOR_REQUEST: &str = "## My request for Codex:";
 
 /// Prefixes of results of calls that failed before the tool ran.
-const FAILURE_STARTS: &[&str] = &[
+const FAILED_RESULT_PREFIXES: &[&str] = &[
     "failed to parse",
     "unsupported call",
     "unsupported custom tool call",
@@ -61,7 +61,7 @@ const FAILURE_STARTS: &[&str] = &[
 /// Returns the request in a text; `None` if Codex wrote it.
 pub(crate) fn request_text(text: &str) -> Option<&str> {
     let start = text.trim_start();
-    if start.is_empty() || ADDED_STARTS.iter().any(|added| start.starts_with(added)) {
+    if start.is_empty() || ADDED_TEXT_PREFIXES.iter().any(|added| start.starts_with(added)) {
         return None;
     }
     if start.starts_with("# Context from my IDE setup:")
@@ -135,7 +135,7 @@ fn classify_output(text: &str) -> ResultStatus {
     {
         return ResultStatus::Denied;
     }
-    if FAILURE_STARTS.iter().any(|failure| start.starts_with(failure)) {
+    if FAILED_RESULT_PREFIXES.iter().any(|failure| start.starts_with(failure)) {
         return ResultStatus::Error;
     }
     // The header of a command ends at `Output:`. What follows is text that the command wrote.
@@ -161,7 +161,7 @@ fn is_header_line(line: &str) -> bool {
 }
 
 /// Returns the id of the session that `spawn_agent` started, from its result.
-pub(crate) fn started_agent(content: &str) -> Option<String> {
+pub(crate) fn started_agent_id(content: &str) -> Option<String> {
     if !content.starts_with('{') || content.len() > 10_000 {
         return None;
     }

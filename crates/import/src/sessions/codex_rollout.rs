@@ -11,11 +11,11 @@ use gradus_core::trajectory::{DefectKind, RUN_FAILED, TokenUsage};
 use serde_json::value::RawValue;
 
 use super::codex_lines::{
-    CodexItem, CodexLine, CodexMeta, CodexTokenInfo, CodexTokens, CodexTurnItem, is_failed_mcp_result, is_false,
-    part_texts, plain_text,
+    CodexItem, CodexLine, CodexMeta, CodexTokenInfo, CodexTokens, CodexTurnItem, decode_json_string,
+    is_failed_mcp_result, is_false, part_texts,
 };
-use super::codex_requests::{read_output, request_text, started_agent};
-use super::record_text::{first_words, normal_timestamp, record_text};
+use super::codex_requests::{read_output, request_text, started_agent_id};
+use super::record_text::{normalize_recorded_time, record_text, shorten_for_message};
 use crate::format_kinds::SessionReader;
 use crate::import_sink::ImportSink;
 use crate::session_builder::SessionBuilder;
@@ -61,7 +61,7 @@ impl SessionReader for CodexReader {
         let text = record_text(record);
         let result = serde_json::from_str(&text).and_then(|line| self.read_line(&line, &text, sink));
         if let Err(error) = result {
-            self.builder.note_unreadable_record();
+            self.builder.mark_unreadable_record();
             sink.report_bad_record(&format!("not a line of a Codex rollout: {error}"));
         }
     }
@@ -80,7 +80,7 @@ impl CodexReader {
         text: &str,
         sink: &mut dyn ImportSink,
     ) -> Result<(), serde_json::Error> {
-        let at = normal_timestamp(line.timestamp.get());
+        let at = normalize_recorded_time(line.timestamp.get());
         let at = at.as_deref();
         let Some(payload) = line.payload.map(RawValue::get) else {
             // The first generation.
@@ -106,7 +106,7 @@ impl CodexReader {
                     self.builder.set_model(model);
                 }
             }
-            "compacted" => self.builder.note_compaction(),
+            "compacted" => self.builder.mark_compaction(),
             "inter_agent_communication" => self.read_agent_message(&serde_json::from_str(payload)?, at),
             _ => {}
         }
@@ -145,13 +145,13 @@ impl CodexReader {
         // Some writers leave out the type of messages.
         match item.kind.get().unwrap_or(if item.role.get().is_some() { "message" } else { "" }) {
             "message" => match item.role.get() {
-                Some("user") => self.note_user_item(item, at),
+                Some("user") => self.hold_user_item(item, at),
                 Some("assistant") => {
                     let text = part_texts(item.content).join("");
                     if self.waiting_text.as_deref() == Some(&text) {
                         self.waiting_text = None;
                     }
-                    self.begin_output(at, sink);
+                    self.begin_reply_if_new(at, sink);
                     self.builder.add_text(&text);
                     self.last_text = Some(text);
                 }
@@ -159,14 +159,14 @@ impl CodexReader {
             },
             "agent_message" => self.read_agent_message(item, at),
             "reasoning" => {
-                self.begin_output(at, sink);
+                self.begin_reply_if_new(at, sink);
                 for text in part_texts(item.summary).iter().chain(&part_texts(item.content)) {
                     self.builder.add_reasoning(text);
                 }
             }
             "function_call" | "tool_search_call" => {
                 let name = if item.kind.get() == Some("function_call") { item.name.get() } else { Some("tool_search") };
-                let arguments = item.arguments.map(|arguments| match plain_text(arguments.get()) {
+                let arguments = item.arguments.map(|arguments| match decode_json_string(arguments.get()) {
                     Some(text) => ArgumentsText::Text(text),
                     None => ArgumentsText::Json(arguments.get().into()),
                 });
@@ -197,18 +197,18 @@ impl CodexReader {
                 self.add_result(item.call_id.get(), tools, ResultStatus::Success, at, sink);
             }
             // Context that replaces earlier items.
-            "compaction" | "context_compaction" | "compaction_summary" => self.builder.note_compaction(),
+            "compaction" | "context_compaction" | "compaction_summary" => self.builder.mark_compaction(),
             "ghost_snapshot" | "other" => {}
             kind => {
                 // It may be a call of a kind that is newer than this reader.
-                self.builder.note_unreadable_record();
-                sink.report_bad_record(&format!("unknown item {:?}", first_words(kind)));
+                self.builder.mark_unreadable_record();
+                sink.report_bad_record(&format!("unknown item {:?}", shorten_for_message(kind)));
             }
         }
         Ok(())
     }
 
-    fn note_user_item(&mut self, item: &CodexItem<'_>, at: Option<&str>) {
+    fn hold_user_item(&mut self, item: &CodexItem<'_>, at: Option<&str>) {
         if self.has_request_event {
             return;
         }
@@ -261,15 +261,15 @@ impl CodexReader {
                     self.builder.add_defect(DefectKind::MissingAnswer, "the user interrupted the request");
                 }
             }
-            "context_compacted" => self.builder.note_compaction(),
+            "context_compacted" => self.builder.mark_compaction(),
             "thread_rolled_back" => self.roll_back(event.num_turns.0, sink),
             "error" if self.builder.has_turn() => {
                 self.builder.fail_turn(event.message.get().unwrap_or(RUN_FAILED));
             }
-            "mcp_tool_call_end" => self.note_failure(event, is_failed_mcp_result(event.result)),
-            "patch_apply_end" => self.note_failure(event, is_false(event.success)),
+            "mcp_tool_call_end" => self.remember_failure(event, is_failed_mcp_result(event.result)),
+            "patch_apply_end" => self.remember_failure(event, is_false(event.success)),
             "exec_command_end" => {
-                self.note_failure(event, event.exit_code.0.is_some_and(|code| code != 0.0));
+                self.remember_failure(event, event.exit_code.0.is_some_and(|code| code != 0.0));
             }
             "sub_agent_activity" => {
                 if let (Some(call_id), Some(agent_id)) = (event.event_id.get(), event.agent_thread_id.get()) {
@@ -325,13 +325,13 @@ impl CodexReader {
         let waiting = u64::from(!self.waiting_requests.is_empty());
         self.waiting_requests.clear();
         let turn_count = usize::try_from(turn_count.saturating_sub(waiting)).unwrap_or(usize::MAX);
-        if self.builder.drop_turns(turn_count) > 0 {
+        if self.builder.roll_back_turns(turn_count) > 0 {
             sink.report_bad_record("the conversation was rolled back further than turns are held");
         }
         (self.has_output, self.is_reply_over, self.has_request_event) = (false, false, false);
     }
 
-    fn note_failure(&mut self, event: &CodexItem<'_>, has_failed: bool) {
+    fn remember_failure(&mut self, event: &CodexItem<'_>, has_failed: bool) {
         if let Some(call_id) = event.call_id.get()
             && has_failed
             && self.failed_calls.len() < MAX_FAILED_CALLS
@@ -361,7 +361,7 @@ impl CodexReader {
     }
 
     /// Begins a reply if the model has ended the one before, and the turn of a waiting request.
-    fn begin_output(&mut self, at: Option<&str>, sink: &mut dyn ImportSink) {
+    fn begin_reply_if_new(&mut self, at: Option<&str>, sink: &mut dyn ImportSink) {
         self.flush_text();
         self.begin_waiting_turn(sink);
         if self.is_reply_over || !self.has_output {
@@ -393,7 +393,7 @@ impl CodexReader {
         at: Option<&str>,
         sink: &mut dyn ImportSink,
     ) {
-        self.begin_output(at, sink);
+        self.begin_reply_if_new(at, sink);
         if name.is_none() {
             self.builder.add_defect(DefectKind::MissingToolName, "a tool call without the name of a tool");
         }
@@ -408,7 +408,7 @@ impl CodexReader {
             status = ResultStatus::Error;
         }
         if let Some(call_id) = call_id
-            && let Some(agent_id) = started_agent(&content)
+            && let Some(agent_id) = started_agent_id(&content)
         {
             self.link_subagent(call_id, &agent_id);
         }
@@ -435,7 +435,8 @@ impl CodexReader {
             self.builder.add_result(&ImportedResult { id, content, status, at });
             return;
         }
-        let detail = format!("the result {} has no call in its turn", first_words(id.unwrap_or("without an id")));
+        let detail =
+            format!("the result {} has no call in its turn", shorten_for_message(id.unwrap_or("without an id")));
         if self.builder.has_turn() {
             self.builder.add_defect(DefectKind::ToolRunOutsideSteps, &detail);
         } else {

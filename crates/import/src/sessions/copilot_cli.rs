@@ -4,8 +4,8 @@
 use gradus_core::trajectory::{DefectKind, TokenUsage};
 use serde_json::Value as Json;
 
-use super::json_reader::{add_known_result, add_named_call, joined_part_texts, parse_record, recorded_arguments};
-use super::record_text::normal_timestamp;
+use super::json_reader::{add_named_call, add_result_or_defect, joined_part_texts, parse_record, recorded_arguments};
+use super::record_text::normalize_recorded_time;
 use crate::format_kinds::SessionReader;
 use crate::import_sink::ImportSink;
 use crate::json_fields::{content_text, count_field, text_field};
@@ -59,21 +59,21 @@ impl SessionReader for CopilotReader {
         let Some(event) = parse_record(record, "a Copilot CLI session", sink) else {
             // It may belong to any conversation that is open.
             let conversations = std::iter::once(&mut self.main).chain(self.subagents.iter_mut().map(|(_, open)| open));
-            return conversations.for_each(|conversation| conversation.builder.note_unreadable_record());
+            return conversations.for_each(|conversation| conversation.builder.mark_unreadable_record());
         };
         let data = &event["data"];
-        let at = normal_timestamp(text_field(&event, "timestamp"));
+        let at = normalize_recorded_time(text_field(&event, "timestamp"));
         let at = at.as_deref();
         let kind = event["type"].as_str().unwrap_or_default();
         match kind {
-            "session.start" | "session.resume" | "session.model_change" => return self.note_session(data),
+            "session.start" | "session.resume" | "session.model_change" => return self.read_session_data(data),
             "result" => return self.read_run_result(&event),
             "subagent.started" => return self.begin_subagent(data, sink),
             "subagent.completed" | "subagent.failed" => return self.end_subagent(data, sink),
             _ => {}
         }
         let conversation = match text_field(data, "parentToolCallId") {
-            Some(call_id) => self.subagent(call_id, sink),
+            Some(call_id) => self.find_or_begin_subagent(call_id, sink),
             None => &mut self.main,
         };
         match kind {
@@ -85,7 +85,7 @@ impl SessionReader for CopilotReader {
                 // Calls that the message did not announce.
                 let id = text_field(data, "toolCallId");
                 if id.is_none_or(|id| !conversation.builder.has_open_call(id)) {
-                    conversation.begin_output(at);
+                    conversation.begin_reply_if_new(at);
                     let arguments = recorded_arguments(data.get("arguments"));
                     add_named_call(&mut conversation.builder, id, text_field(data, "toolName"), arguments, at);
                 }
@@ -110,7 +110,7 @@ impl SessionReader for CopilotReader {
 }
 
 impl CopilotReader {
-    fn note_session(&mut self, data: &Json) {
+    fn read_session_data(&mut self, data: &Json) {
         let builder = &mut self.main.builder;
         if let Some(id) = text_field(data, "sessionId") {
             id.clone_into(&mut self.session_id);
@@ -144,7 +144,7 @@ impl CopilotReader {
 
     fn begin_subagent(&mut self, data: &Json, sink: &mut dyn ImportSink) {
         if let Some(call_id) = text_field(data, "toolCallId") {
-            self.subagent(call_id, sink);
+            self.find_or_begin_subagent(call_id, sink);
         }
     }
 
@@ -157,7 +157,7 @@ impl CopilotReader {
         }
     }
 
-    fn subagent(&mut self, call_id: &str, sink: &mut dyn ImportSink) -> &mut CopilotConversation {
+    fn find_or_begin_subagent(&mut self, call_id: &str, sink: &mut dyn ImportSink) -> &mut CopilotConversation {
         let position = match self.subagents.iter().position(|(id, _)| id == call_id) {
             Some(position) => position,
             None => {
@@ -199,7 +199,7 @@ impl CopilotConversation {
         }
     }
 
-    fn begin_output(&mut self, at: Option<&str>) {
+    fn begin_reply_if_new(&mut self, at: Option<&str>) {
         self.error = None;
         if std::mem::take(&mut self.is_reply_over) {
             self.builder.begin_reply(at);
@@ -210,14 +210,14 @@ impl CopilotConversation {
         if let Some(text) = text
             && self.reasoning.as_deref() != Some(text)
         {
-            self.begin_output(at);
+            self.begin_reply_if_new(at);
             self.builder.add_reasoning(text);
             self.reasoning = Some(text.to_owned());
         }
     }
 
     fn add_message(&mut self, data: &Json, at: Option<&str>) {
-        self.begin_output(at);
+        self.begin_reply_if_new(at);
         self.add_reasoning(text_field(data, "reasoningText"), at);
         self.builder.add_text(&joined_part_texts(&data["content"], "\n"));
         let mut announced = Vec::new();
@@ -226,7 +226,7 @@ impl CopilotConversation {
             let arguments = recorded_arguments(request.get("arguments"));
             // Calls of one message are different calls, also with the same id.
             let is_repeated = id.is_some_and(|id| {
-                !announced.contains(&id) && self.builder.repeated_step(id, arguments.as_ref()).is_some()
+                !announced.contains(&id) && self.builder.find_repeated_step(id, arguments.as_ref()).is_some()
             });
             announced.extend(id);
             if !is_repeated {
@@ -273,7 +273,7 @@ impl CopilotConversation {
             _ => ResultStatus::Success,
         };
         let result = ImportedResult { id: text_field(data, "toolCallId"), content: &content, status, at };
-        add_known_result(&mut self.builder, &result, sink);
+        add_result_or_defect(&mut self.builder, &result, sink);
         self.is_reply_over = true;
     }
 

@@ -8,9 +8,9 @@ use serde_json::Value as Json;
 use super::json_reader::{add_named_call, joined_part_texts, parse_record, recorded_arguments};
 use crate::format_kinds::SessionReader;
 use crate::import_sink::ImportSink;
-use crate::json_fields::{content_text, count_field, is_set, text_field};
+use crate::json_fields::{content_text, count_field, is_true_field, text_field};
 use crate::session_builder::SessionBuilder;
-use crate::timestamps::read_timestamp;
+use crate::timestamps::normalize_timestamp;
 use crate::turn_draft::{ImportedResult, ResultStatus};
 
 const AGENT_NAME: &str = "cursor-cli";
@@ -50,10 +50,10 @@ struct CursorReader {
 impl SessionReader for CursorReader {
     fn read_record(&mut self, record: &[u8], sink: &mut dyn ImportSink) {
         let Some(event) = parse_record(record, "Cursor's stream JSON", sink) else {
-            return self.builder.note_unreadable_record();
+            return self.builder.mark_unreadable_record();
         };
-        self.note_session(&event, sink);
-        let at = event.get("timestamp_ms").and_then(read_timestamp);
+        self.switch_session(&event, sink);
+        let at = event.get("timestamp_ms").and_then(normalize_timestamp);
         let at = at.as_deref();
         match event["type"].as_str().unwrap_or_default() {
             "system" => {
@@ -65,17 +65,17 @@ impl SessionReader for CursorReader {
                 }
             }
             "user" => {
-                self.end_pieces();
+                self.flush_pieces();
                 self.builder.begin_turn(&joined_part_texts(&event["message"]["content"], ""), at, sink);
                 (self.is_reply_over, self.model_call) = (false, None);
             }
             "thinking" => {
                 if let Some(text) = text_field(&event, "text") {
-                    self.begin_output(None, at);
+                    self.begin_reply_if_new(None, at);
                     self.thinking.push_str(text);
                 }
                 if event["subtype"] == "completed" {
-                    self.end_pieces();
+                    self.flush_pieces();
                 }
             }
             "assistant" => self.add_text(&event, at),
@@ -87,16 +87,16 @@ impl SessionReader for CursorReader {
     }
 
     fn finish(mut self: Box<Self>, sink: &mut dyn ImportSink) {
-        self.end_pieces();
+        self.flush_pieces();
         self.builder.finish(sink);
     }
 }
 
 impl CursorReader {
-    fn note_session(&mut self, event: &Json, sink: &mut dyn ImportSink) {
+    fn switch_session(&mut self, event: &Json, sink: &mut dyn ImportSink) {
         let Some(id) = text_field(event, "session_id").filter(|id| *id != self.session_id) else { return };
         if !self.session_id.is_empty() {
-            self.end_pieces();
+            self.flush_pieces();
             std::mem::take(&mut self.builder).finish(sink);
         }
         id.clone_into(&mut self.session_id);
@@ -104,7 +104,7 @@ impl CursorReader {
         self.builder.set_agent(AGENT_NAME, None);
     }
 
-    fn begin_output(&mut self, model_call: Option<&str>, at: Option<&str>) {
+    fn begin_reply_if_new(&mut self, model_call: Option<&str>, at: Option<&str>) {
         let is_other = model_call.is_some() && self.model_call.is_some() && self.model_call.as_deref() != model_call;
         if is_other || std::mem::take(&mut self.is_reply_over) {
             self.builder.begin_reply(at);
@@ -116,7 +116,7 @@ impl CursorReader {
     }
 
     /// Adds the text that was printed in pieces.
-    fn end_pieces(&mut self) {
+    fn flush_pieces(&mut self) {
         let thinking = std::mem::take(&mut self.thinking);
         if !thinking.trim().is_empty() {
             self.builder.add_reasoning(thinking.trim());
@@ -135,14 +135,14 @@ impl CursorReader {
         let model_call = text_field(event, "model_call_id");
         if model_call.is_none() && at.is_some() {
             if self.pieces.is_empty() {
-                self.end_pieces();
-                self.begin_output(None, at);
+                self.flush_pieces();
+                self.begin_reply_if_new(None, at);
             }
             self.pieces.push_str(&text);
             return;
         }
-        self.end_pieces();
-        self.begin_output(model_call, at);
+        self.flush_pieces();
+        self.begin_reply_if_new(model_call, at);
         self.builder.add_text(&text);
     }
 
@@ -154,14 +154,14 @@ impl CursorReader {
         }) else {
             return;
         };
-        let (name, arguments) = named_arguments(kind, call);
+        let (name, arguments) = tool_and_arguments(kind, call);
         let is_known = match event["subtype"].as_str() {
             Some("started") => self.builder.has_open_call(id),
-            _ => self.builder.repeated_step(id, arguments.as_ref()).is_some(),
+            _ => self.builder.find_repeated_step(id, arguments.as_ref()).is_some(),
         };
         if !is_known {
-            self.end_pieces();
-            self.begin_output(text_field(event, "model_call_id"), at);
+            self.flush_pieces();
+            self.begin_reply_if_new(text_field(event, "model_call_id"), at);
             add_named_call(&mut self.builder, Some(id), name, arguments, at);
         }
         if event["subtype"] == "completed"
@@ -174,7 +174,7 @@ impl CursorReader {
     }
 
     fn end_turn(&mut self, event: &Json) {
-        self.end_pieces();
+        self.flush_pieces();
         let usage = &event["usage"];
         if usage.is_object() {
             let cached = count_field(usage, "cacheReadTokens");
@@ -187,7 +187,7 @@ impl CursorReader {
             let cost = usage.get("totalCost").or(usage.get("cost")).and_then(Json::as_f64);
             self.builder.set_usage(tokens, None, cost);
         }
-        if is_set(event, "is_error") {
+        if is_true_field(event, "is_error") {
             self.builder.fail_turn(text_field(event, "result").unwrap_or(RUN_FAILED));
         }
         self.is_reply_over = true;
@@ -195,7 +195,7 @@ impl CursorReader {
 }
 
 /// Returns the name of the tool and its arguments.
-fn named_arguments<'a>(kind: &'a str, call: &'a Json) -> (Option<&'a str>, Option<ArgumentsText<'a>>) {
+fn tool_and_arguments<'a>(kind: &'a str, call: &'a Json) -> (Option<&'a str>, Option<ArgumentsText<'a>>) {
     if kind == "function" {
         return (text_field(call, "name"), recorded_arguments(call.get("arguments")));
     }
@@ -216,7 +216,7 @@ fn read_result(result: &Json) -> (String, ResultStatus) {
         }
     }
     let Some(success) = result.get("success") else { return (outcome_text(result), ResultStatus::Success) };
-    let has_failed = success["exitCode"].as_i64().is_some_and(|code| code != 0) || is_set(success, "isError");
+    let has_failed = success["exitCode"].as_i64().is_some_and(|code| code != 0) || is_true_field(success, "isError");
     let status = if has_failed { ResultStatus::Error } else { ResultStatus::Success };
     (outcome_text(success), status)
 }

@@ -51,7 +51,7 @@ impl SessionReader for CursorTranscriptReader {
         let line: TranscriptLine<'_> = match serde_json::from_str(&text) {
             Ok(line) => line,
             Err(error) => {
-                self.chain.builder.note_unreadable_record();
+                self.chain.builder.mark_unreadable_record();
                 return sink.report_bad_record(&format!("not a line of a Cursor transcript: {error}"));
             }
         };

@@ -7,7 +7,7 @@ use gradus_core::trajectory::TokenUsage;
 use serde_json::{Map, Value as Json, json};
 
 use super::json_reader::{add_named_call, joined_part_texts, parse_record, recorded_arguments};
-use super::record_text::normal_timestamp;
+use super::record_text::normalize_recorded_time;
 use crate::format_kinds::SessionReader;
 use crate::import_sink::{ImportError, ImportSink};
 use crate::json_fields::{content_text, count_field, text_field};
@@ -16,7 +16,7 @@ use crate::turn_draft::{ImportedResult, ResultStatus};
 
 pub(crate) const AGENT_NAME: &str = "gemini-cli";
 /// Maximum size of the messages that are held, because a later record can replace or take them back, in bytes.
-const MAX_HELD_BYTES: usize = 64 << 20;
+const MAX_HELD_MESSAGE_BYTES: usize = 64 << 20;
 /// The type of the entry that is held in place of a record that could not be read. No message has it.
 const UNREADABLE: &str = "$unreadable";
 
@@ -55,7 +55,7 @@ pub(crate) fn read_gemini_document(object: Map<String, Json>, sink: &mut dyn Imp
     let mut reader = GeminiReader::default();
     let mut metadata = Json::Object(object);
     let messages = metadata["messages"].take();
-    reader.note_metadata(&metadata);
+    reader.read_metadata(&metadata);
     for message in messages.as_array().into_iter().flatten() {
         reader.conversation.add_message(message, sink);
     }
@@ -82,30 +82,30 @@ struct HeldMessages {
 impl SessionReader for GeminiReader {
     fn read_record(&mut self, record: &[u8], sink: &mut dyn ImportSink) {
         let Some(record) = parse_record(record, "a Gemini CLI session", sink) else {
-            return self.messages.note_unreadable();
+            return self.messages.hold_unreadable();
         };
         if let Some(id) = record["$rewindTo"].as_str() {
             if !self.messages.rewind(id) {
                 sink.report_bad_record("the conversation was taken back further than messages are held");
             }
         } else if record["$set"].is_object() {
-            self.note_metadata(&record["$set"]);
+            self.read_metadata(&record["$set"]);
             if let Some(messages) = record["$set"]["messages"].as_array() {
                 self.messages.rewind("");
                 for message in messages {
-                    self.messages.put(message);
+                    self.messages.add_or_replace(message);
                 }
             }
         } else if record["type"] == "message_update" {
             self.messages.update(&record, sink);
         } else if record["type"].is_string() && record["id"].is_string() {
-            self.messages.put(&record);
+            self.messages.add_or_replace(&record);
         } else if record.get("sessionId").is_some() {
-            self.note_metadata(&record);
+            self.read_metadata(&record);
         } else {
             sink.report_bad_record("a record that is neither a message nor a change");
         }
-        while self.messages.bytes > MAX_HELD_BYTES
+        while self.messages.bytes > MAX_HELD_MESSAGE_BYTES
             && let Some(message) = self.messages.take_oldest()
         {
             self.conversation.add_message(&message, sink);
@@ -121,7 +121,7 @@ impl SessionReader for GeminiReader {
 }
 
 impl GeminiReader {
-    fn note_metadata(&mut self, metadata: &Json) {
+    fn read_metadata(&mut self, metadata: &Json) {
         let builder = &mut self.conversation.builder;
         if let Some(id) = text_field(metadata, "sessionId") {
             builder.set_session_id(id);
@@ -139,7 +139,7 @@ impl GeminiReader {
 
 impl HeldMessages {
     /// Adds a message, or replaces the one of the same id.
-    fn put(&mut self, message: &Json) {
+    fn add_or_replace(&mut self, message: &Json) {
         let Some(id) = text_field(message, "id").map(str::to_owned) else { return };
         let text = message.to_string();
         self.bytes += text.len();
@@ -156,9 +156,9 @@ impl HeldMessages {
     }
 
     /// Holds an entry in place of a record that could not be read, because messages become turns much later.
-    fn note_unreadable(&mut self) {
+    fn hold_unreadable(&mut self) {
         let id = format!("{UNREADABLE} {}", self.first_number + self.messages.len());
-        self.put(&json!({"type": UNREADABLE, "id": id}));
+        self.add_or_replace(&json!({"type": UNREADABLE, "id": id}));
     }
 
     fn update(&mut self, update: &Json, sink: &mut dyn ImportSink) {
@@ -172,7 +172,7 @@ impl HeldMessages {
                 message.insert(key.clone(), value.clone());
             }
         }
-        self.put(&Json::Object(message));
+        self.add_or_replace(&Json::Object(message));
     }
 
     fn position(&self, id: &str) -> Option<usize> {
@@ -210,7 +210,7 @@ struct GeminiConversation {
 
 impl GeminiConversation {
     fn add_message(&mut self, message: &Json, sink: &mut dyn ImportSink) {
-        let at = normal_timestamp(text_field(message, "timestamp"));
+        let at = normalize_recorded_time(text_field(message, "timestamp"));
         let at = at.as_deref();
         match message["type"].as_str() {
             Some("user") => {
@@ -225,7 +225,7 @@ impl GeminiConversation {
             Some("gemini") => self.add_reply(message, at),
             Some("error") => self.error = Some(joined_part_texts(&message["content"], "\n")),
             Some("info" | "warning") => {}
-            Some(UNREADABLE) => self.builder.note_unreadable_record(),
+            Some(UNREADABLE) => self.builder.mark_unreadable_record(),
             _ => sink.report_bad_record("a message of an unknown type"),
         }
     }
@@ -248,7 +248,7 @@ impl GeminiConversation {
         let calls = message["toolCalls"].as_array().map(Vec::as_slice).unwrap_or_default();
         for call in calls {
             let (id, name) = (text_field(call, "id"), text_field(call, "name"));
-            let at = normal_timestamp(text_field(call, "timestamp"));
+            let at = normalize_recorded_time(text_field(call, "timestamp"));
             add_named_call(builder, id, name, recorded_arguments(call.get("args")), None);
             if let Some(result) = call_result(call) {
                 let status = result_status(call, &result);

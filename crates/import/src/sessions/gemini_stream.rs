@@ -7,8 +7,8 @@ use gradus_core::trajectory::{RUN_FAILED, TokenUsage};
 use serde_json::Value as Json;
 
 use super::gemini_cli::{AGENT_NAME, failure_status, is_session_context};
-use super::json_reader::{add_known_result, add_named_call, joined_part_texts, parse_record, recorded_arguments};
-use super::record_text::normal_timestamp;
+use super::json_reader::{add_named_call, add_result_or_defect, joined_part_texts, parse_record, recorded_arguments};
+use super::record_text::normalize_recorded_time;
 use crate::format_kinds::SessionReader;
 use crate::import_sink::ImportSink;
 use crate::json_fields::{content_text, count_field, text_field};
@@ -60,20 +60,20 @@ struct HeldRequest {
 impl SessionReader for GeminiStreamReader {
     fn read_record(&mut self, record: &[u8], sink: &mut dyn ImportSink) {
         let Some(event) = parse_record(record, "Gemini CLI's stream JSON", sink) else {
-            return self.builder.note_unreadable_record();
+            return self.builder.mark_unreadable_record();
         };
-        let at = normal_timestamp(text_field(&event, "timestamp"));
+        let at = normalize_recorded_time(text_field(&event, "timestamp"));
         let at = at.as_deref();
         match event["type"].as_str().unwrap_or_default() {
-            "init" => self.begin_session(&event, sink),
+            "init" => self.switch_session(&event, sink),
             "message" => match event["role"].as_str() {
                 Some("user") => self.hold_request(&event, at),
                 Some("assistant") => self.add_text(&event, at, sink),
                 _ => sink.report_bad_record("a message of an unknown role"),
             },
             "tool_use" => {
-                self.begin_output(at, sink);
-                self.end_pieces();
+                self.begin_reply_if_new(at, sink);
+                self.flush_pieces();
                 let (id, name) = (text_field(&event, "tool_id"), text_field(&event, "tool_name"));
                 add_named_call(&mut self.builder, id, name, recorded_arguments(event.get("parameters")), at);
             }
@@ -94,7 +94,7 @@ impl SessionReader for GeminiStreamReader {
 }
 
 impl GeminiStreamReader {
-    fn begin_session(&mut self, event: &Json, sink: &mut dyn ImportSink) {
+    fn switch_session(&mut self, event: &Json, sink: &mut dyn ImportSink) {
         if let Some(id) = text_field(event, "session_id").filter(|id| *id != self.session_id) {
             if !self.session_id.is_empty() {
                 let request = self.request.take();
@@ -136,7 +136,7 @@ impl GeminiStreamReader {
         self.is_reply_over = false;
     }
 
-    fn begin_output(&mut self, at: Option<&str>, sink: &mut dyn ImportSink) {
+    fn begin_reply_if_new(&mut self, at: Option<&str>, sink: &mut dyn ImportSink) {
         self.begin_turn(sink);
         self.error = None;
         if std::mem::take(&mut self.is_reply_over) {
@@ -145,15 +145,15 @@ impl GeminiStreamReader {
     }
 
     fn add_text(&mut self, event: &Json, at: Option<&str>, sink: &mut dyn ImportSink) {
-        self.begin_output(at, sink);
+        self.begin_reply_if_new(at, sink);
         if event["delta"] != true {
-            self.end_pieces();
+            self.flush_pieces();
         }
         self.pieces.push_str(&joined_part_texts(&event["content"], ""));
     }
 
     /// Adds the text that was printed in pieces.
-    fn end_pieces(&mut self) {
+    fn flush_pieces(&mut self) {
         let text = std::mem::take(&mut self.pieces);
         self.builder.add_text(&text);
     }
@@ -171,16 +171,16 @@ impl GeminiStreamReader {
             Some("error") => failure_status(&content),
             _ => ResultStatus::Success,
         };
-        self.end_pieces();
+        self.flush_pieces();
         let result = ImportedResult { id: text_field(event, "tool_id"), content: &content, status, at };
-        add_known_result(&mut self.builder, &result, sink);
+        add_result_or_defect(&mut self.builder, &result, sink);
         self.is_reply_over = true;
     }
 
     /// Reads the end of a run: its tokens, and how it ended.
     fn end_run(&mut self, event: &Json, sink: &mut dyn ImportSink) {
         self.begin_turn(sink);
-        self.end_pieces();
+        self.flush_pieces();
         let stats = &event["stats"];
         if stats.is_object() {
             if std::mem::take(&mut self.is_reply_over) {
@@ -202,7 +202,7 @@ impl GeminiStreamReader {
     }
 
     fn end_turn(&mut self) {
-        self.end_pieces();
+        self.flush_pieces();
         if let Some(error) = self.error.take()
             && self.builder.has_turn()
         {

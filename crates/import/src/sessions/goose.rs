@@ -4,12 +4,12 @@
 use gradus_core::trajectory::{RUN_FAILED, TokenUsage};
 use serde_json::Value as Json;
 
-use super::json_reader::{add_known_result, add_named_call, parse_record, recorded_arguments};
+use super::json_reader::{add_named_call, add_result_or_defect, parse_record, recorded_arguments};
 use crate::format_kinds::SessionReader;
 use crate::import_sink::ImportSink;
-use crate::json_fields::{content_text, count_field, is_set, text_field};
+use crate::json_fields::{content_text, count_field, is_true_field, text_field};
 use crate::session_builder::SessionBuilder;
-use crate::timestamps::read_timestamp;
+use crate::timestamps::normalize_timestamp;
 use crate::turn_draft::{ImportedResult, ResultStatus};
 
 const AGENT_NAME: &str = "goose";
@@ -43,7 +43,7 @@ struct GooseReader {
 impl SessionReader for GooseReader {
     fn read_record(&mut self, record: &[u8], sink: &mut dyn ImportSink) {
         let Some(record) = parse_record(record, "a goose session", sink) else {
-            return self.builder.note_unreadable_record();
+            return self.builder.mark_unreadable_record();
         };
         self.builder.set_agent(AGENT_NAME, None);
         if let Some(folder) = text_field(&record, "working_dir") {
@@ -58,13 +58,13 @@ impl SessionReader for GooseReader {
                     completion: count_field(&record, "output_tokens"),
                     ..TokenUsage::default()
                 };
-                self.end_pieces();
+                self.flush_pieces();
                 if self.builder.has_turn() && tokens.total() > 0 {
                     self.builder.set_usage(tokens, None, None);
                 }
             }
             Some("error") => {
-                self.end_pieces();
+                self.flush_pieces();
                 self.builder.fail_turn(text_field(&record, "error").unwrap_or(RUN_FAILED));
             }
             None if record["role"].is_string() => self.read_message(&record, sink),
@@ -73,20 +73,20 @@ impl SessionReader for GooseReader {
     }
 
     fn finish(mut self: Box<Self>, sink: &mut dyn ImportSink) {
-        self.end_pieces();
+        self.flush_pieces();
         self.builder.finish(sink);
     }
 }
 
 impl GooseReader {
     fn read_message(&mut self, message: &Json, sink: &mut dyn ImportSink) {
-        let at = message.get("created").and_then(read_timestamp);
+        let at = message.get("created").and_then(normalize_timestamp);
         let at = at.as_deref();
         let items = message["content"].as_array().map(Vec::as_slice).unwrap_or_default();
         let id = text_field(message, "id");
         let is_same = id.is_some() && self.message_id.as_deref() == id;
         if message["role"] == "user" {
-            self.end_pieces();
+            self.flush_pieces();
             let mut request = Vec::new();
             for item in items {
                 match item["type"].as_str() {
@@ -102,7 +102,7 @@ impl GooseReader {
             return;
         }
         if !is_same {
-            self.end_pieces();
+            self.flush_pieces();
             self.builder.begin_reply(at);
             self.message_id = id.map(str::to_owned);
         }
@@ -125,7 +125,7 @@ impl GooseReader {
         }
     }
 
-    fn end_pieces(&mut self) {
+    fn flush_pieces(&mut self) {
         self.builder.add_reasoning(&std::mem::take(&mut self.thinking));
         self.builder.add_text(&std::mem::take(&mut self.text));
     }
@@ -135,7 +135,7 @@ impl GooseReader {
         let value = &result["value"];
         let (content, has_failed) = match result["status"].as_str() {
             Some("error") => (text_field(result, "error").unwrap_or("error").to_owned(), true),
-            _ => (content_text(value.get("content").unwrap_or(value).clone()), is_set(value, "isError")),
+            _ => (content_text(value.get("content").unwrap_or(value).clone()), is_true_field(value, "isError")),
         };
         let is_denied = content.contains("The user has declined to run this tool");
         let status = match (is_denied, has_failed) {
@@ -144,6 +144,6 @@ impl GooseReader {
             (false, false) => ResultStatus::Success,
         };
         let result = ImportedResult { id: text_field(item, "id"), content: &content, status, at };
-        add_known_result(&mut self.builder, &result, sink);
+        add_result_or_defect(&mut self.builder, &result, sink);
     }
 }

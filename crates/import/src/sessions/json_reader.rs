@@ -4,7 +4,7 @@ use gradus_core::message::ArgumentsText;
 use gradus_core::trajectory::DefectKind;
 use serde_json::Value as Json;
 
-use super::record_text::{first_words, record_text};
+use super::record_text::{record_text, shorten_for_message};
 use crate::import_sink::ImportSink;
 use crate::json_fields::text_field;
 use crate::session_builder::SessionBuilder;
@@ -49,12 +49,16 @@ pub(crate) fn add_named_call(
 }
 
 /// Adds a result to its call. One without a call is a defect of its turn, or reported if there is no turn.
-pub(crate) fn add_known_result(builder: &mut SessionBuilder, result: &ImportedResult<'_>, sink: &mut dyn ImportSink) {
+pub(crate) fn add_result_or_defect(
+    builder: &mut SessionBuilder,
+    result: &ImportedResult<'_>,
+    sink: &mut dyn ImportSink,
+) {
     if result.id.is_some_and(|id| builder.has_call(id)) {
         builder.add_result(result);
         return;
     }
-    let id = first_words(result.id.unwrap_or("without an id"));
+    let id = shorten_for_message(result.id.unwrap_or("without an id"));
     let detail = format!("the result {id} has no call in its turn");
     if builder.has_turn() {
         builder.add_defect(DefectKind::ToolRunOutsideSteps, &detail);

@@ -4,12 +4,12 @@
 use gradus_core::trajectory::TokenUsage;
 use serde_json::Value as Json;
 
-use super::json_reader::{add_known_result, add_named_call, joined_part_texts, parse_record, recorded_arguments};
+use super::json_reader::{add_named_call, add_result_or_defect, joined_part_texts, parse_record, recorded_arguments};
 use crate::format_kinds::SessionReader;
 use crate::import_sink::ImportSink;
-use crate::json_fields::{content_text, count_field, is_set, text_field};
+use crate::json_fields::{content_text, count_field, is_true_field, text_field};
 use crate::session_builder::SessionBuilder;
-use crate::timestamps::read_timestamp;
+use crate::timestamps::normalize_timestamp;
 use crate::turn_draft::{ImportedResult, ResultStatus};
 
 const AGENT_NAME: &str = "kimi-code";
@@ -43,9 +43,9 @@ struct KimiReader {
 impl SessionReader for KimiReader {
     fn read_record(&mut self, record: &[u8], sink: &mut dyn ImportSink) {
         let Some(entry) = parse_record(record, "a Kimi Code session", sink) else {
-            return self.builder.note_unreadable_record();
+            return self.builder.mark_unreadable_record();
         };
-        let at = entry.get("time").and_then(read_timestamp);
+        let at = entry.get("time").and_then(normalize_timestamp);
         let at = at.as_deref();
         match entry["type"].as_str().unwrap_or_default() {
             "metadata" => {
@@ -77,7 +77,7 @@ impl SessionReader for KimiReader {
                     self.denied_call = text_field(&entry, "toolCallId").map(str::to_owned);
                 }
             }
-            "context.apply_compaction" => self.builder.note_compaction(),
+            "context.apply_compaction" => self.builder.mark_compaction(),
             "context.append_loop_event" => self.read_loop_event(&entry["event"], at, sink),
             _ => {}
         }
@@ -108,10 +108,10 @@ impl KimiReader {
                 let is_denied = id.is_some() && self.denied_call.as_deref() == id;
                 let status = match () {
                     () if is_denied => ResultStatus::Denied,
-                    () if is_set(result, "isError") => ResultStatus::Error,
+                    () if is_true_field(result, "isError") => ResultStatus::Error,
                     () => ResultStatus::Success,
                 };
-                add_known_result(builder, &ImportedResult { id, content: &content, status, at }, sink);
+                add_result_or_defect(builder, &ImportedResult { id, content: &content, status, at }, sink);
             }
             "step.end" => {
                 let usage = &event["usage"];

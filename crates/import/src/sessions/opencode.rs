@@ -8,9 +8,9 @@ use serde_json::{Map, Value as Json};
 use super::json_reader::{add_named_call, parse_record, recorded_arguments};
 use crate::format_kinds::SessionReader;
 use crate::import_sink::{ImportError, ImportSink};
-use crate::json_fields::{content_text, count_field, is_set, text_field};
+use crate::json_fields::{content_text, count_field, is_true_field, text_field};
 use crate::session_builder::SessionBuilder;
-use crate::timestamps::read_timestamp;
+use crate::timestamps::normalize_timestamp;
 use crate::turn_draft::{ImportedResult, ResultStatus};
 
 const AGENT_NAME: &str = "opencode";
@@ -75,10 +75,10 @@ struct OpenCodeReader {
 impl SessionReader for OpenCodeReader {
     fn read_record(&mut self, record: &[u8], sink: &mut dyn ImportSink) {
         let Some(event) = parse_record(record, "OpenCode's JSON output", sink) else {
-            return self.builder.note_unreadable_record();
+            return self.builder.mark_unreadable_record();
         };
-        self.note_session(&event, sink);
-        let at = event.get("timestamp").and_then(read_timestamp);
+        self.switch_session(&event, sink);
+        let at = event.get("timestamp").and_then(normalize_timestamp);
         let at = at.as_deref();
         match event["type"].as_str().unwrap_or_default() {
             // Newer versions print the request.
@@ -97,7 +97,7 @@ impl SessionReader for OpenCodeReader {
 }
 
 impl OpenCodeReader {
-    fn note_session(&mut self, event: &Json, sink: &mut dyn ImportSink) {
+    fn switch_session(&mut self, event: &Json, sink: &mut dyn ImportSink) {
         let Some(id) = text_field(event, "sessionID").filter(|id| *id != self.session_id) else { return };
         if !self.session_id.is_empty() {
             std::mem::take(&mut self.builder).finish(sink);
@@ -111,7 +111,7 @@ impl OpenCodeReader {
     /// Reads one message of an export.
     fn read_message(&mut self, message: &Json, sink: &mut dyn ImportSink) {
         let info = &message["info"];
-        let at = info["time"].get("created").and_then(read_timestamp);
+        let at = info["time"].get("created").and_then(normalize_timestamp);
         let parts = &message["parts"];
         if info["role"] == "user" {
             return self.begin_request(parts, at.as_deref(), sink);
@@ -136,8 +136,9 @@ impl OpenCodeReader {
     fn begin_request(&mut self, parts: &Json, at: Option<&str>, sink: &mut dyn ImportSink) {
         // Synthetic parts are what OpenCode added: the text of files, reminders.
         let parts = parts.as_array().map(Vec::as_slice).unwrap_or_default();
-        let is_written =
-            |part: &&Json| part["type"] == "text" && !is_set(part, "synthetic") && !is_set(part, "ignored");
+        let is_written = |part: &&Json| {
+            part["type"] == "text" && !is_true_field(part, "synthetic") && !is_true_field(part, "ignored")
+        };
         let texts: Vec<&str> = parts.iter().filter(is_written).filter_map(|part| text_field(part, "text")).collect();
         if !texts.is_empty() {
             self.builder.begin_turn(&texts.join("\n"), at, sink);
@@ -153,11 +154,11 @@ impl OpenCodeReader {
                 self.is_reply_over = false;
             }
             "text" => {
-                self.begin_output(at);
+                self.begin_reply_if_new(at);
                 self.builder.add_text(text_field(part, "text").unwrap_or_default());
             }
             "reasoning" => {
-                self.begin_output(at);
+                self.begin_reply_if_new(at);
                 self.builder.add_reasoning(text_field(part, "text").unwrap_or_default());
             }
             "tool" => self.add_call(part, at),
@@ -170,14 +171,14 @@ impl OpenCodeReader {
         }
     }
 
-    fn begin_output(&mut self, at: Option<&str>) {
+    fn begin_reply_if_new(&mut self, at: Option<&str>) {
         if std::mem::take(&mut self.is_reply_over) {
             self.builder.begin_reply(at);
         }
     }
 
     fn add_call(&mut self, part: &Json, at: Option<&str>) {
-        self.begin_output(at);
+        self.begin_reply_if_new(at);
         let state = &part["state"];
         let part_id = text_field(part, "id");
         let id = text_field(part, "callID").or(part_id);
@@ -185,12 +186,12 @@ impl OpenCodeReader {
         let known_step = match part_id {
             _ if self.is_export => None,
             Some(part_id) => self.steps_by_part.get(part_id).copied(),
-            None => id.and_then(|id| self.builder.repeated_step(id, arguments.as_ref())),
+            None => id.and_then(|id| self.builder.find_repeated_step(id, arguments.as_ref())),
         };
         let step_index = match known_step {
             Some(step_index) => step_index,
             None => {
-                let started = state["time"].get("start").and_then(read_timestamp);
+                let started = state["time"].get("start").and_then(normalize_timestamp);
                 let started = started.as_deref().or(at);
                 let step_index = add_named_call(&mut self.builder, id, text_field(part, "tool"), arguments, started);
                 if let Some(part_id) = part_id {
@@ -218,7 +219,7 @@ impl OpenCodeReader {
             }
             _ => return,
         };
-        let ended = state["time"].get("end").and_then(read_timestamp);
+        let ended = state["time"].get("end").and_then(normalize_timestamp);
         let result = ImportedResult { id, content: &content, status, at: ended.as_deref().or(at) };
         self.builder.add_step_result(step_index, &result);
     }

@@ -5,11 +5,11 @@
 use gradus_core::trajectory::{DefectKind, TokenUsage};
 use serde_json::Value as Json;
 
-use super::json_reader::{add_known_result, add_named_call, joined_part_texts, parse_record, recorded_arguments};
-use super::record_text::normal_timestamp;
+use super::json_reader::{add_named_call, add_result_or_defect, joined_part_texts, parse_record, recorded_arguments};
+use super::record_text::normalize_recorded_time;
 use crate::format_kinds::SessionReader;
 use crate::import_sink::ImportSink;
-use crate::json_fields::{content_text, count_field, is_set, text_field};
+use crate::json_fields::{content_text, count_field, is_true_field, text_field};
 use crate::session_builder::SessionBuilder;
 use crate::turn_draft::{ImportedResult, ResultStatus};
 
@@ -53,9 +53,9 @@ struct PiReader {
 impl SessionReader for PiReader {
     fn read_record(&mut self, record: &[u8], sink: &mut dyn ImportSink) {
         let Some(entry) = parse_record(record, "a session of pi", sink) else {
-            return self.builder.note_unreadable_record();
+            return self.builder.mark_unreadable_record();
         };
-        let at = normal_timestamp(text_field(&entry, "timestamp"));
+        let at = normalize_recorded_time(text_field(&entry, "timestamp"));
         let at = at.as_deref();
         match entry["type"].as_str().unwrap_or_default() {
             "agent_start" => self.builder.set_agent(AGENT_NAME, None),
@@ -63,9 +63,9 @@ impl SessionReader for PiReader {
                 self.builder.set_session_id(text_field(&entry, "id").unwrap_or_default());
                 self.builder.set_agent(AGENT_NAME, None);
                 self.builder.set_project(text_field(&entry, "cwd").unwrap_or_default());
-                self.note_model(&entry);
+                self.read_model_change(&entry);
             }
-            "model_change" => self.note_model(&entry),
+            "model_change" => self.read_model_change(&entry),
             "message" | "message_end" => self.read_message(&entry["message"], at, sink),
             "tool_execution_start" => {
                 let id = text_field(&entry, "toolCallId");
@@ -77,11 +77,11 @@ impl SessionReader for PiReader {
             "tool_execution_end" => {
                 let result = &entry["result"];
                 let content = content_text(without_images(result.get("content").unwrap_or(result)));
-                let status = if is_set(&entry, "isError") { ResultStatus::Error } else { ResultStatus::Success };
+                let status = if is_true_field(&entry, "isError") { ResultStatus::Error } else { ResultStatus::Success };
                 let result = ImportedResult { id: text_field(&entry, "toolCallId"), content: &content, status, at };
-                add_known_result(&mut self.builder, &result, sink);
+                add_result_or_defect(&mut self.builder, &result, sink);
             }
-            "compaction" => self.builder.note_compaction(),
+            "compaction" => self.builder.mark_compaction(),
             // Other summaries, labels and settings.
             _ => {}
         }
@@ -94,7 +94,7 @@ impl SessionReader for PiReader {
 }
 
 impl PiReader {
-    fn note_model(&mut self, entry: &Json) {
+    fn read_model_change(&mut self, entry: &Json) {
         if let Some(model) = text_field(entry, "modelId") {
             self.builder.set_model(model);
         }
@@ -112,9 +112,10 @@ impl PiReader {
             Some("assistant") => self.add_reply(message, at),
             Some("toolResult") => {
                 let content = content_text(without_images(&message["content"]));
-                let status = if is_set(message, "isError") { ResultStatus::Error } else { ResultStatus::Success };
+                let status =
+                    if is_true_field(message, "isError") { ResultStatus::Error } else { ResultStatus::Success };
                 let result = ImportedResult { id: text_field(message, "toolCallId"), content: &content, status, at };
-                add_known_result(&mut self.builder, &result, sink);
+                add_result_or_defect(&mut self.builder, &result, sink);
             }
             // Commands that the user ran, and texts of extensions.
             Some("bashExecution" | "custom" | "hookMessage" | "branchSummary" | "compactionSummary" | "system") => {}

@@ -3,8 +3,8 @@
 use gradus_core::trajectory::TokenUsage;
 use serde_json::Value as Json;
 
-use super::json_reader::{add_known_result, add_named_call, parse_record, recorded_arguments};
-use super::record_text::normal_timestamp;
+use super::json_reader::{add_named_call, add_result_or_defect, parse_record, recorded_arguments};
+use super::record_text::normalize_recorded_time;
 use super::seen_ids::SeenIds;
 use crate::format_kinds::SessionReader;
 use crate::import_sink::ImportSink;
@@ -39,13 +39,13 @@ struct QwenReader {
 impl SessionReader for QwenReader {
     fn read_record(&mut self, record: &[u8], sink: &mut dyn ImportSink) {
         let Some(line) = parse_record(record, "a Qwen Code session", sink) else {
-            return self.builder.note_unreadable_record();
+            return self.builder.mark_unreadable_record();
         };
         if text_field(&line, "uuid").is_some_and(|uuid| !self.seen_lines.insert(uuid)) {
             return;
         }
-        self.note_session(&line, sink);
-        let at = normal_timestamp(text_field(&line, "timestamp"));
+        self.switch_session(&line, sink);
+        let at = normalize_recorded_time(text_field(&line, "timestamp"));
         let at = at.as_deref();
         let parts = line["message"]["parts"].as_array().map(Vec::as_slice).unwrap_or_default();
         match line["type"].as_str() {
@@ -74,7 +74,7 @@ impl SessionReader for QwenReader {
 }
 
 impl QwenReader {
-    fn note_session(&mut self, line: &Json, sink: &mut dyn ImportSink) {
+    fn switch_session(&mut self, line: &Json, sink: &mut dyn ImportSink) {
         let Some(id) = text_field(line, "sessionId") else { return };
         // Subagents have files of their own, with the session of their parent.
         let id = match text_field(line, "agentId") {
@@ -139,6 +139,6 @@ impl QwenReader {
             _ => ResultStatus::Success,
         };
         let result = ImportedResult { id: text_field(response, "id"), content: &content, status, at };
-        add_known_result(&mut self.builder, &result, sink);
+        add_result_or_defect(&mut self.builder, &result, sink);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::timestamps::parse_timestamp;
+use crate::timestamps::normalize_timestamp_text;
 
 /// Returns the text of a record. Bytes that are not UTF-8 are replaced: tools cut their output in the middle of
 /// characters.
@@ -11,9 +11,9 @@ pub(crate) fn record_text(record: &[u8]) -> Cow<'_, str> {
 }
 
 /// Returns a time in the format of the output lines. Borrowed if it already has that form, as most do.
-pub(crate) fn normal_timestamp(text: Option<&str>) -> Option<Cow<'_, str>> {
+pub(crate) fn normalize_recorded_time(text: Option<&str>) -> Option<Cow<'_, str>> {
     let text = text?;
-    if is_normal_timestamp(text) { Some(Cow::Borrowed(text)) } else { parse_timestamp(text).map(Cow::Owned) }
+    if is_normal_timestamp(text) { Some(Cow::Borrowed(text)) } else { normalize_timestamp_text(text).map(Cow::Owned) }
 }
 
 /// Whether a time is in the form `2026-11-17T12:00:00.123Z`.
@@ -34,7 +34,7 @@ fn is_normal_timestamp(text: &str) -> bool {
 }
 
 /// Returns the beginning of a text, for messages.
-pub(crate) fn first_words(text: &str) -> &str {
+pub(crate) fn shorten_for_message(text: &str) -> &str {
     const MAX_BYTES: usize = 80;
     &text[..text.floor_char_boundary(MAX_BYTES.min(text.len()))]
 }
@@ -45,10 +45,10 @@ mod tests {
 
     #[test]
     fn times_in_the_usual_form_are_not_copied() {
-        assert!(matches!(normal_timestamp(Some("2026-11-17T12:00:00.123Z")), Some(Cow::Borrowed(_))));
-        assert_eq!(normal_timestamp(Some("2026-11-31T12:00:00.123Z")), None);
-        assert_eq!(normal_timestamp(Some("2026-11-17T14:00:00+02:00")).as_deref(), Some("2026-11-17T12:00:00Z"));
-        assert_eq!(normal_timestamp(Some("2026-13-17T12:00:00.123Z")), None);
-        assert_eq!(normal_timestamp(Some("")), None);
+        assert!(matches!(normalize_recorded_time(Some("2026-11-17T12:00:00.123Z")), Some(Cow::Borrowed(_))));
+        assert_eq!(normalize_recorded_time(Some("2026-11-31T12:00:00.123Z")), None);
+        assert_eq!(normalize_recorded_time(Some("2026-11-17T14:00:00+02:00")).as_deref(), Some("2026-11-17T12:00:00Z"));
+        assert_eq!(normalize_recorded_time(Some("2026-13-17T12:00:00.123Z")), None);
+        assert_eq!(normalize_recorded_time(Some("")), None);
     }
 }

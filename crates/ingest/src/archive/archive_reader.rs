@@ -13,7 +13,7 @@ use parquet::record::Field;
 use super::ArchiveError;
 use super::archive_writer::checksum_file;
 use super::folder_storage::FolderStorage;
-use super::manifest::{ArchiveManifest, ArchivePart, FILE_NAME};
+use super::manifest::{ArchiveManifest, ArchivePart, MANIFEST_FILE_NAME};
 use super::storage::ArchiveStorage;
 use crate::intake::RecordIntake;
 
@@ -47,7 +47,7 @@ impl TraceArchive {
             Err(error) if is_archive => return Err(error),
             _ => return Ok(None),
         };
-        match ArchiveManifest::parse(&storage.describe_path(FILE_NAME), &text) {
+        match ArchiveManifest::parse(&storage.describe_path(MANIFEST_FILE_NAME), &text) {
             Ok(manifest) => Ok(Some(TraceArchive { storage: Arc::new(storage), manifest })),
             // Other tools have files of this name, too. It is an error only beside our data.
             Err(ArchiveError::BadManifest { .. }) if !is_archive => Ok(None),
@@ -58,7 +58,7 @@ impl TraceArchive {
     /// Opens the archive in storage that is no folder.
     pub fn open_storage(storage: Arc<dyn ArchiveStorage>) -> Result<TraceArchive, ArchiveError> {
         if let Some(text) = storage.read_manifest()? {
-            let manifest = ArchiveManifest::parse(&storage.describe_path(FILE_NAME), &text)?;
+            let manifest = ArchiveManifest::parse(&storage.describe_path(MANIFEST_FILE_NAME), &text)?;
             return Ok(TraceArchive { storage, manifest });
         }
         let path = storage.describe_path("");

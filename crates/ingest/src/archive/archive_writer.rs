@@ -14,7 +14,7 @@ use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::Type;
 
 use super::ArchiveError;
-use super::manifest::{ArchiveManifest, ArchivePart, FORMAT, VERSION};
+use super::manifest::{ArchiveManifest, ArchivePart, MANIFEST_FORMAT, VERSION};
 use super::storage::ArchiveStorage;
 use crate::intake::RecordIntake;
 use crate::intake::trace_records::TraceRecords;
@@ -75,7 +75,7 @@ impl ArchiveWriter {
             return Err(ArchiveError::NotEmpty { path: storage.describe_path("") });
         }
         let manifest = ArchiveManifest {
-            format: FORMAT.to_owned(),
+            format: MANIFEST_FORMAT.to_owned(),
             version: VERSION,
             shards: shards.clamp(1, MAX_SHARDS),
             traces: 0,
@@ -92,7 +92,7 @@ impl ArchiveWriter {
         let shards = self.manifest.shards;
         let mut failure = None;
         let summary = intake.visit_groups(
-            |first, start_ns| (date_of(start_ns), shard_of(first.0, shards), first),
+            |first, start_ns| (format_date(start_ns), choose_shard(first.0, shards), first),
             &mut |trace| {
                 self.add_trace(&trace).map_err(|error| {
                     failure = Some(error);
@@ -120,7 +120,7 @@ impl ArchiveWriter {
 
     /// Traces arrive sorted by date, shard and group.
     fn add_trace(&mut self, trace: &TraceRecords<'_>) -> Result<(), ArchiveError> {
-        let (date, shard) = (date_of(trace.group_start_ns), shard_of(trace.group.0, self.manifest.shards));
+        let (date, shard) = (format_date(trace.group_start_ns), choose_shard(trace.group.0, self.manifest.shards));
         let is_same = self.open.as_ref().is_some_and(|open| open.part.date == date && open.part.shard == shard);
         if !is_same {
             self.close_part()?;
@@ -142,7 +142,7 @@ impl ArchiveWriter {
         });
         if open.rows.len() >= MAX_GROUP_ROWS || open.row_bytes >= MAX_GROUP_BYTES {
             let path = self.storage.describe_path(&open.part.path);
-            open.write_group().map_err(|error| ArchiveError::Parquet { path, reason: error.to_string() })?;
+            open.write_row_group().map_err(|error| ArchiveError::Parquet { path, reason: error.to_string() })?;
         }
         Ok(())
     }
@@ -169,7 +169,7 @@ impl ArchiveWriter {
         let Some(mut open) = self.open.take() else { return Ok(()) };
         let path = self.storage.describe_path(&open.part.path);
         let bad = |error: ParquetError| ArchiveError::Parquet { path: path.clone(), reason: error.to_string() };
-        open.write_group().map_err(bad)?;
+        open.write_row_group().map_err(bad)?;
         let buffer = open.writer.into_inner().map_err(bad)?;
         let file = buffer.into_inner().map_err(io::IntoInnerError::into_error);
         let summed = file.and_then(|mut file| checksum_file(&mut file).map(|sum| (file, sum)));
@@ -189,7 +189,7 @@ impl ArchiveWriter {
 }
 
 impl OpenPart {
-    fn write_group(&mut self) -> Result<(), ParquetError> {
+    fn write_row_group(&mut self) -> Result<(), ParquetError> {
         if self.rows.is_empty() {
             return Ok(());
         }
@@ -260,13 +260,13 @@ pub(super) fn checksum_file(file: &mut File) -> io::Result<(u64, String)> {
 }
 
 /// The day of a time, in UTC.
-fn date_of(start_ns: u64) -> String {
+fn format_date(start_ns: u64) -> String {
     let second = i64::try_from(start_ns / 1_000_000_000).unwrap_or(0);
     jiff::Timestamp::from_second(second).unwrap_or_default().strftime("%Y-%m-%d").to_string()
 }
 
 /// Trace ids are random in most of their bits, but some senders put a time into the first ones.
-fn shard_of(group: u128, shards: u32) -> u32 {
+fn choose_shard(group: u128, shards: u32) -> u32 {
     let digest = blake3::hash(&group.to_be_bytes());
     let mut first = [0; 4];
     first.copy_from_slice(&digest.as_bytes()[..4]);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::ArchiveError;
-use super::manifest::{ArchivePart, FILE_NAME};
+use super::manifest::{ArchivePart, MANIFEST_FILE_NAME};
 use super::storage::{ArchiveStorage, StoredObject};
 
 /// The manifest before it is renamed to its place.
@@ -85,18 +85,18 @@ impl ArchiveStorage for FolderStorage {
     }
 
     fn read_manifest(&self) -> Result<Option<Vec<u8>>, ArchiveError> {
-        match fs::read(self.folder.join(FILE_NAME)) {
+        match fs::read(self.folder.join(MANIFEST_FILE_NAME)) {
             Ok(text) => Ok(Some(text)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(self.io_error(FILE_NAME, error)),
+            Err(error) => Err(self.io_error(MANIFEST_FILE_NAME, error)),
         }
     }
 
     fn write_manifest(&self, text: &[u8]) -> Result<(), ArchiveError> {
         // It appears at once, and only when everything else is on disk.
-        let (draft, target) = (self.folder.join(DRAFT_NAME), self.folder.join(FILE_NAME));
+        let (draft, target) = (self.folder.join(DRAFT_NAME), self.folder.join(MANIFEST_FILE_NAME));
         let written = File::create(&draft).and_then(|mut file| file.write_all(text).and_then(|()| file.sync_all()));
-        written.and_then(|()| fs::rename(&draft, &target)).map_err(|error| self.io_error(FILE_NAME, error))
+        written.and_then(|()| fs::rename(&draft, &target)).map_err(|error| self.io_error(MANIFEST_FILE_NAME, error))
     }
 
     fn open_part(&self, path: &str) -> Result<Option<File>, ArchiveError> {

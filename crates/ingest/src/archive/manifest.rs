@@ -9,9 +9,9 @@ use super::ArchiveError;
 /// The version of the layout.
 pub(super) const VERSION: u32 = 1;
 /// Identifies the manifest of an archive; other tools write files of this name, too.
-pub(super) const FORMAT: &str = "gradus archive";
+pub(super) const MANIFEST_FORMAT: &str = "gradus archive";
 /// Path of the manifest below the archive.
-pub const FILE_NAME: &str = "manifest.json";
+pub const MANIFEST_FILE_NAME: &str = "manifest.json";
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ArchiveManifest {
@@ -51,8 +51,8 @@ impl ArchiveManifest {
         }
         let bad = |reason: String| ArchiveError::BadManifest { path: path.to_owned(), reason };
         let head: ManifestHead = serde_json::from_slice(text).map_err(|error| bad(error.to_string()))?;
-        if head.format.as_deref() != Some(FORMAT) {
-            return Err(bad(format!("`format` is not {FORMAT:?}")));
+        if head.format.as_deref() != Some(MANIFEST_FORMAT) {
+            return Err(bad(format!("`format` is not {MANIFEST_FORMAT:?}")));
         }
         // A newer layout may have other fields, so the version is looked at first.
         match head.version {

@@ -17,7 +17,7 @@ mod storage;
 pub use archive_reader::{FetchedShard, TraceArchive};
 pub use archive_writer::{ArchiveWriter, MAX_SHARDS};
 pub use folder_storage::FolderStorage;
-pub use manifest::{ArchiveManifest, ArchivePart, FILE_NAME as MANIFEST_NAME};
+pub use manifest::{ArchiveManifest, ArchivePart, MANIFEST_FILE_NAME as MANIFEST_NAME};
 pub use storage::{ArchiveStorage, MAX_MANIFEST_BYTES, StoredObject};
 
 /// Why an archive cannot be written or read. Each message is one line.

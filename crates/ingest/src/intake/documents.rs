@@ -65,14 +65,14 @@ impl RecordIntake<'_> {
                 if *count == 1 { base.clone() } else { format!("{base}-{count}") }
             };
             let mut id = next(count);
-            while !self.given_ids.insert(id.clone()) {
+            while !self.used_ids.insert(id.clone()) {
                 id = next(count);
             }
             trajectory.trajectory_id = id;
         }
         link_document(&mut trajectories);
         self.current_source().documents += 1;
-        self.emit(trajectories);
+        self.emit_trajectories(trajectories);
     }
 
     /// Counts a session or a document of another tool.
@@ -81,7 +81,7 @@ impl RecordIntake<'_> {
     }
 
     /// Reports that a session ends in the middle of a record. That is no fault of a session that is being written.
-    pub(crate) fn note_unfinished_record(&mut self, line: u64) {
+    pub(crate) fn report_unfinished_record(&mut self, line: u64) {
         let detail = format!("{}: line {line}: the record is not finished: the session is being written", self.input);
         let defect = ExtractionDefect::new(DefectKind::UnfinishedRecord, detail, None);
         self.current_source().add_defect(&defect);
@@ -94,7 +94,7 @@ impl RecordIntake<'_> {
             return;
         }
         for trajectory in self.imported.admit(turn) {
-            self.add_line(trajectory);
+            self.add_linked_trajectory(trajectory);
         }
     }
 
@@ -106,36 +106,36 @@ impl RecordIntake<'_> {
     /// Adds a trajectory in our own line format.
     pub(crate) fn add_trajectory(&mut self, trajectory: Trajectory) {
         self.count_document();
-        self.add_line(trajectory);
+        self.add_linked_trajectory(trajectory);
     }
 
     /// Gives a trajectory an id that no other has, and links it to the turn before.
-    pub(super) fn add_line(&mut self, mut trajectory: Trajectory) {
+    pub(super) fn add_linked_trajectory(&mut self, mut trajectory: Trajectory) {
         // Two files may use the same ids, and a file that others wrote may have steps without numbers or out of order.
         // Step numbers must increase, because verdicts refer to them.
         let (base, mut count) = (trajectory.trajectory_id.clone(), 1);
-        while !self.given_ids.insert(trajectory.trajectory_id.clone()) {
+        while !self.used_ids.insert(trajectory.trajectory_id.clone()) {
             count += 1;
             trajectory.trajectory_id = format!("{base}-{count}");
         }
-        let given_ids = &self.given_ids;
-        self.turns.link_line(&mut trajectory, base, |id| given_ids.contains(id));
+        let used_ids = &self.used_ids;
+        self.turns.link_line(&mut trajectory, base, |id| used_ids.contains(id));
         if !trajectory.steps.is_sorted_by(|a, b| a.index < b.index)
             || trajectory.steps.last().is_some_and(|step| step.index == u32::MAX)
         {
             (1..).zip(&mut trajectory.steps).for_each(|(index, step)| step.index = index);
         }
-        self.emit(vec![trajectory]);
+        self.emit_trajectories(vec![trajectory]);
     }
 
     /// Passes trajectories of documents to the sink, if the selection includes them.
-    fn emit(&mut self, trajectories: Vec<Trajectory>) {
+    fn emit_trajectories(&mut self, trajectories: Vec<Trajectory>) {
         let source = self.summary.sources.len().saturating_sub(1);
         for trajectory in trajectories {
             self.input_trajectories += 1;
             self.input_steps += trajectory.steps.len() as u64;
-            if !self.selection.holds_document(trajectory.start.as_deref()) {
-                self.summary.passed_over += 1;
+            if !self.selection.includes_document(trajectory.start.as_deref()) {
+                self.summary.excluded_count += 1;
                 continue;
             }
             let sent = (self.sink)(source, trajectory);

@@ -8,7 +8,7 @@ use crate::document_error::DocumentError;
 use crate::intake::RecordIntake;
 use crate::parallel::with_workers;
 use crate::records::EncodedRecord;
-use crate::shapes::{self, MessageBuffer, span_document};
+use crate::shapes::{self, MessageBuffer, read_span_document};
 
 /// Bytes of lines in one job of a thread.
 const JOB_BYTES: usize = 256 << 10;
@@ -96,7 +96,7 @@ fn parse_span_line(NumberedLine { number, text }: NumberedLine) -> ParsedLine {
         Ok(text) if text.trim_ascii().is_empty() => LineOutcome::Read,
         Ok(text) => {
             let mut take = |found: crate::records::FoundRecord<'_>| records.push(EncodedRecord::new(found));
-            match span_document(text.trim_ascii(), &mut take) {
+            match read_span_document(text.trim_ascii(), &mut take) {
                 Some(Ok(())) => LineOutcome::Read,
                 Some(Err(failure)) => LineOutcome::Failed(failure),
                 None => LineOutcome::Other(text),

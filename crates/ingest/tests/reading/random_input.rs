@@ -149,6 +149,6 @@ fn any_react_text_is_survived() {
         let text: String = (0..random.below(60)).map(|_| PIECES[random.below(PIECES.len())]).collect();
         let transcript = react::read_react_transcript(&text);
         assert!(transcript.steps.len() <= text.len());
-        let _ = react::code_block(&text).map(|(_, code)| react::code_calls(code).len());
+        let _ = react::find_code_block(&text).map(|(_, code)| react::find_code_calls(code).len());
     });
 }

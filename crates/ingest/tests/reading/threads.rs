@@ -19,7 +19,7 @@ fn read(paths: &[PathBuf], limits: SourceLimits) -> (Vec<Trajectory>, ReadSummar
     gradus_ingest::read_files(&inputs, &FilesOnly, &mut intake, &mut |intake, read| match read {
         Ok(()) => {}
         Err(error) if error.is_unrecognised() => intake.skip_file(&error),
-        Err(error) => intake.broken_file(&error.to_string()),
+        Err(error) => intake.add_broken_file(&error.to_string()),
     });
     let summary = intake.finish().unwrap();
     (found, summary)
@@ -32,7 +32,7 @@ fn assert_same(paths: &[PathBuf], limits: SourceLimits, least: usize) {
     assert!(one == several, "the trajectories differ");
     let defects = |summary: &ReadSummary| format!("{:?} {:?}", summary.defects, summary.sources);
     assert_eq!(defects(&one_summary), defects(&several_summary));
-    assert_eq!(one_summary.passed_over, several_summary.passed_over);
+    assert_eq!(one_summary.excluded_count, several_summary.excluded_count);
 }
 
 fn captures() -> Vec<PathBuf> {

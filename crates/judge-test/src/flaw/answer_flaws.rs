@@ -6,13 +6,13 @@ use crate::run_text::{mentions_value, occurs_anywhere, query_mentions, replace_v
 use crate::seeded_choice::SeededChoice;
 use crate::tool_words::{is_writing, tool_phrase};
 
-const UNFINISHED: [&str; 3] = [
+const UNFINISHED_ANSWERS: [&str; 3] = [
     "I have had a look at it. The rest should be straightforward.",
     "I made a start on this and stopped here.",
     "That is as far as I went; the remaining part can be done later.",
 ];
 
-const ANNOUNCED: [&str; 3] =
+const ANNOUNCING_THOUGHTS: [&str; 3] =
     ["Now I {verb} {object}.", "Next I will {verb} {object}.", "What is left is to {verb} {object}, which I do now."];
 
 /// Ends the run before a requested change. The answer still claims the change, or admits that it was not made.
@@ -28,10 +28,10 @@ pub(super) fn plant_premature_answer(site: &PlantingSite<'_>, choice: &mut Seede
     draft.truncate_steps(at);
     let claims = choice.below(2) == 0;
     if !claims {
-        draft.trajectory.final_answer = choice.pick(&UNFINISHED).map(|text| (*text).to_owned());
+        draft.trajectory.final_answer = choice.pick(&UNFINISHED_ANSWERS).map(|text| (*text).to_owned());
     }
     let announced = tool_phrase(&steps[at].tool).filter(|_| site.run.has_thoughts()).and_then(|(verb, object)| {
-        choice.pick(&ANNOUNCED).map(|text| text.replace("{verb}", &verb).replace("{object}", &object))
+        choice.pick(&ANNOUNCING_THOUGHTS).map(|text| text.replace("{verb}", &verb).replace("{object}", &object))
     });
     let is_announced = announced.is_some();
     draft.trajectory.final_thought = announced;
@@ -41,7 +41,9 @@ pub(super) fn plant_premature_answer(site: &PlantingSite<'_>, choice: &mut Seede
     let thought = is_announced.then(|| RunDraft::number(at)).flatten();
     let original_thought = site.run.trajectory.final_thought_index().or_else(|| RunDraft::number(steps.len() - 1));
     let run = draft.finish(site, original, thought, original_thought, note);
-    Some(run.noticed_in_whole("task_completion", true).noticed_at_step("thought_to_tool", is_announced))
+    Some(
+        run.with_trajectory_expectation("task_completion", true).with_step_expectation("thought_to_tool", is_announced),
+    )
 }
 
 const NUMBER_WORDS: [&str; 11] =
@@ -76,7 +78,10 @@ pub(super) fn plant_unsupported_claim(site: &PlantingSite<'_>, choice: &mut Seed
     let note = format!("the answer says {other}, and the result says {value}");
     let number = RunDraft::number(trajectory.steps.len() - 1);
     let run = draft.finish(site, original, number, number, note);
-    Some(run.noticed_at_step("misread_observation", is_of_result).noticed_in_whole("task_completion", is_lookup))
+    Some(
+        run.with_step_expectation("misread_observation", is_of_result)
+            .with_trajectory_expectation("task_completion", is_lookup),
+    )
 }
 
 /// Lists the values in an answer: words with a digit, and quoted words.

@@ -24,7 +24,7 @@ pub(super) fn plant_swapped_argument(site: &PlantingSite<'_>, choice: &mut Seede
         }
         pairs
     };
-    let (at, (first, second)) = choose_place(site, choice, &pairs)?;
+    let (at, (first, second)) = choose_slot(site, choice, &pairs)?;
     let changes = [(first.clone(), second.value.clone()), (second.clone(), first.value.clone())];
     let note = format!("step {}: {} and {} are swapped", at + 1, first.name, second.name);
     // The values themselves have a source; only their arguments are wrong.
@@ -33,7 +33,7 @@ pub(super) fn plant_swapped_argument(site: &PlantingSite<'_>, choice: &mut Seede
 
 /// Misspells a known value, or replaces it by a similar one.
 pub(super) fn plant_corrupted_argument(site: &PlantingSite<'_>, choice: &mut SeededChoice) -> Option<FlawedRun> {
-    let (at, slot) = choose_place(site, choice, &|at| list_grounded_slots(site, at))?;
+    let (at, slot) = choose_slot(site, choice, &|at| list_grounded_slots(site, at))?;
     let other = corrupt_value(site, &slot, choice)?;
     let note = format!("step {}: {} is {other}, and should be {}", at + 1, slot.name, slot.value);
     Some(change_arguments(site, at, &[(slot, other)], note, true))
@@ -43,7 +43,7 @@ pub(super) fn plant_corrupted_argument(site: &PlantingSite<'_>, choice: &mut See
 pub(super) fn plant_invented_id(site: &PlantingSite<'_>, choice: &mut SeededChoice) -> Option<FlawedRun> {
     let identifiers =
         |at: usize| list_grounded_slots(site, at).into_iter().filter(ArgumentSlot::is_identifier).collect();
-    let (at, slot) = choose_place(site, choice, &identifiers)?;
+    let (at, slot) = choose_slot(site, choice, &identifiers)?;
     let other = invent_identifier(site, &slot, choice)?;
     let note =
         format!("step {}: {} is {other}, which comes from nowhere; it should be {}", at + 1, slot.name, slot.value);
@@ -51,7 +51,7 @@ pub(super) fn plant_invented_id(site: &PlantingSite<'_>, choice: &mut SeededChoi
 }
 
 /// Chooses a step and one of its slots, as `places` lists them. Calls that fail in the right run are skipped.
-fn choose_place<T: Clone>(
+fn choose_slot<T: Clone>(
     site: &PlantingSite<'_>,
     choice: &mut SeededChoice,
     places: &dyn Fn(usize) -> Vec<T>,
@@ -84,8 +84,8 @@ fn change_arguments(
     let in_query = changes.iter().any(|(slot, _)| query_mentions(&site.run.trajectory, &slot.value));
     draft
         .finish(site, original, number, number, note)
-        .noticed_at_step("parameter_quality", true)
-        .noticed_at_step("argument_provenance", is_new)
-        .noticed_at_step("thought_to_tool", in_thought)
-        .noticed_at_step("request_to_tool", !has_thought(step) && (in_query || is_new))
+        .with_step_expectation("parameter_quality", true)
+        .with_step_expectation("argument_provenance", is_new)
+        .with_step_expectation("thought_to_tool", in_thought)
+        .with_step_expectation("request_to_tool", !has_thought(step) && (in_query || is_new))
 }

@@ -9,7 +9,7 @@ use crate::run_text::{is_grounded, occurs_anywhere};
 use crate::seeded_choice::SeededChoice;
 
 /// Names of arguments that do not name an object: free text, and numbers that change how much is read.
-const OTHER_ARGUMENTS: &[&str] = &[
+const NON_NAMING_ARGUMENTS: &[&str] = &[
     "body",
     "content",
     "message",
@@ -75,7 +75,7 @@ pub(super) fn list_slots(step: &TrajectoryStep) -> Vec<ArgumentSlot> {
             _ => return None,
         };
         let is_name = !value.is_empty() && value.len() <= MAX_NAME_BYTES && !value.contains(char::is_whitespace);
-        let is_other = OTHER_ARGUMENTS.contains(&name.to_lowercase().as_str());
+        let is_other = NON_NAMING_ARGUMENTS.contains(&name.to_lowercase().as_str());
         (is_name && !is_other).then(|| ArgumentSlot { name: name.clone(), value, is_number })
     });
     slots.collect()
@@ -88,11 +88,11 @@ pub(super) fn list_grounded_slots(site: &PlantingSite<'_>, at: usize) -> Vec<Arg
 }
 
 /// Maximum attempts to find a value that does not occur in the run.
-const MAX_TRIES: usize = 12;
+const MAX_VALUE_TRIES: usize = 12;
 
 /// Returns a misspelt or similar value that does not occur in the run.
 pub(super) fn corrupt_value(site: &PlantingSite<'_>, slot: &ArgumentSlot, choice: &mut SeededChoice) -> Option<String> {
-    (0..MAX_TRIES).find_map(|_| {
+    (0..MAX_VALUE_TRIES).find_map(|_| {
         let other = if slot.is_number {
             corrupt_number(slot.value.parse().ok()?, choice)
         } else {
@@ -164,7 +164,7 @@ pub(super) fn invent_identifier(
     slot: &ArgumentSlot,
     choice: &mut SeededChoice,
 ) -> Option<String> {
-    (0..MAX_TRIES).find_map(|_| {
+    (0..MAX_VALUE_TRIES).find_map(|_| {
         let is_short_number = slot.value.len() < 4 && slot.value.chars().all(|letter| letter.is_ascii_digit());
         let other = if is_short_number {
             // All numbers with as many digits may be taken; one more digit leaves enough to choose from.

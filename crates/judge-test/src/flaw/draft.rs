@@ -89,7 +89,7 @@ pub(super) struct RunDraft {
 
 impl RunDraft {
     pub(super) fn new(run: &RightRun) -> RunDraft {
-        let sources = (0..run.trajectory.steps.len()).map(StepSource::Kept).collect();
+        let sources = (0..run.trajectory.steps.len()).map(StepSource::Unchanged).collect();
         RunDraft { trajectory: run.trajectory.clone(), sources }
     }
 
@@ -120,7 +120,7 @@ impl RunDraft {
     pub(super) fn fail_step(&mut self, at: usize, result: &str) {
         let step = &mut self.trajectory.steps[at];
         (step.observation, step.is_error) = (Some(result.to_owned()), true);
-        if let StepSource::Kept(source) = self.sources[at] {
+        if let StepSource::Unchanged(source) = self.sources[at] {
             self.sources[at] = StepSource::Failed(source);
         }
     }
@@ -161,7 +161,7 @@ impl RunDraft {
 impl FlawedRun {
     /// Adds an evaluator of steps that must notice the flaw at its step.
     #[must_use]
-    pub(super) fn noticed_at_step(mut self, rubric: &'static str, is_visible: bool) -> FlawedRun {
+    pub(super) fn with_step_expectation(mut self, rubric: &'static str, is_visible: bool) -> FlawedRun {
         if is_visible {
             let (step, original_step) = (self.step, self.original_step);
             self.expectations.push(FlawExpectation { rubric, step, original_step });
@@ -171,7 +171,7 @@ impl FlawedRun {
 
     /// Adds an evaluator of whole trajectories that must notice the flaw.
     #[must_use]
-    pub(super) fn noticed_in_whole(mut self, rubric: &'static str, is_visible: bool) -> FlawedRun {
+    pub(super) fn with_trajectory_expectation(mut self, rubric: &'static str, is_visible: bool) -> FlawedRun {
         if is_visible {
             self.expectations.push(FlawExpectation { rubric, step: None, original_step: None });
         }

@@ -25,7 +25,7 @@ const PASSING_FAILURES: [&str; 3] = [
     "Error: connection refused before the request could be sent.",
 ];
 
-const TRY_AGAIN: [&str; 3] = [
+const RETRY_THOUGHTS: [&str; 3] = [
     "The request was not processed, so I try it again.",
     "That was a passing failure and nothing was done yet. I repeat the call.",
     "The service was busy for a moment; the same call once more.",
@@ -46,7 +46,7 @@ pub(super) fn plant_ignored_error(site: &PlantingSite<'_>, choice: &mut SeededCh
         TrajectoryStep { observation: Some(failure), is_error: true, tool_call_id: None, ..steps[at].clone() };
     original.insert_step(at, attempt);
     if site.run.has_thoughts() {
-        original.trajectory.steps[at + 1].thought = choice.pick(&TRY_AGAIN).map(|text| (*text).to_owned());
+        original.trajectory.steps[at + 1].thought = choice.pick(&RETRY_THOUGHTS).map(|text| (*text).to_owned());
     }
     let mut draft = RunDraft::new(site.run);
     draft.fail_step(at, choice.pick(&REFUSALS)?);
@@ -54,10 +54,10 @@ pub(super) fn plant_ignored_error(site: &PlantingSite<'_>, choice: &mut SeededCh
     let is_last = at + 1 == steps.len();
     let run = draft.finish(site, original, RunDraft::number(at), RunDraft::number(at + 1), note);
     Some(
-        run.noticed_in_whole("recovery_quality", true)
-            .noticed_in_whole("error_recovery", true)
-            .noticed_in_whole("task_completion", true)
+        run.with_trajectory_expectation("recovery_quality", true)
+            .with_trajectory_expectation("error_recovery", true)
+            .with_trajectory_expectation("task_completion", true)
             // Only the answer certainly treats the call as successful; other steps may not depend on it.
-            .noticed_at_step("misread_observation", is_last),
+            .with_step_expectation("misread_observation", is_last),
     )
 }

@@ -14,7 +14,7 @@ mod step_flaws;
 mod thought_flaws;
 mod tool_flaws;
 
-pub use planted_run::{FlawExpectation, FlawedRun, ReplayFacts, StepSource};
+pub use planted_run::{FlawExpectation, FlawedRun, ReplayResult, StepSource};
 
 use serde::{Deserialize, Serialize};
 
@@ -111,7 +111,7 @@ impl PlantedFlaw {
     }
 
     /// Returns the flaws that an evaluator must notice; empty for one that is not built in.
-    pub fn noticed_by(rubric: &str) -> Vec<PlantedFlaw> {
+    pub fn list_for_rubric(rubric: &str) -> Vec<PlantedFlaw> {
         PlantedFlaw::ALL.into_iter().filter(|flaw| flaw.rubrics().contains(&rubric)).collect()
     }
 

@@ -8,7 +8,7 @@ use crate::right_run::{RunForm, RunMaterial};
 /// Where a step of a flawed run comes from. Indexes are those of the right run, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepSource {
-    Kept(usize),
+    Unchanged(usize),
     /// The call differs from that of the right run.
     Changed(usize),
     /// The call failed, so it changed nothing.
@@ -50,7 +50,7 @@ pub struct FlawedRun {
 
 /// The result of replaying the calls of a flawed run. Step numbers count from 1.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ReplayFacts {
+pub struct ReplayResult {
     /// Whether the task is solved at the end.
     pub passed: bool,
     /// Steps without which the final state is the same and whose results no later step uses.
@@ -60,7 +60,7 @@ pub struct ReplayFacts {
 impl FlawedRun {
     /// Returns why the flaw does not change the right verdict; `None` if it does. A changed call that a solved task
     /// needs is as good as the original one. An added step counts as a flaw only if the replay proves it needless.
-    pub fn explain_harmless(&self, facts: &ReplayFacts) -> Option<&'static str> {
+    pub fn explain_harmless(&self, facts: &ReplayResult) -> Option<&'static str> {
         let is_needless = |step: Option<u32>| step.is_some_and(|step| facts.needless.contains(&step));
         match self.flaw {
             PlantedFlaw::WrongTool

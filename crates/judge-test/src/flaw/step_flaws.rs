@@ -20,10 +20,10 @@ pub(super) fn plant_missing_step(site: &PlantingSite<'_>, choice: &mut SeededCho
     // For user rubrics, the flaw is located at the step after the missing one.
     let number = (at < draft.trajectory.steps.len()).then(|| RunDraft::number(at)).flatten();
     let run = draft.finish(site, original, number, RunDraft::number(at), note);
-    Some(run.noticed_in_whole("task_completion", true))
+    Some(run.with_trajectory_expectation("task_completion", true))
 }
 
-const AGAIN: [&str; 4] = [
+const REPEAT_THOUGHTS: [&str; 4] = [
     "I do that once more, to be on the safe side.",
     "Before I go on I run the same call again.",
     "Let me repeat this request and look at the result a second time.",
@@ -39,7 +39,7 @@ pub(super) fn plant_repeated_step(site: &PlantingSite<'_>, choice: &mut SeededCh
     };
     let reads: Vec<usize> = (0..steps.len()).filter(is_repeated).collect();
     let at = *choice.pick(&reads)?;
-    let thought = choice.pick(&AGAIN).filter(|_| site.run.has_thoughts()).map(|text| (*text).to_owned());
+    let thought = choice.pick(&REPEAT_THOUGHTS).filter(|_| site.run.has_thoughts()).map(|text| (*text).to_owned());
     let copy = TrajectoryStep { thought, tool_call_id: None, ..steps[at].clone() };
     let original = RunDraft::new(site.run);
     let mut draft = original.clone();
@@ -47,11 +47,14 @@ pub(super) fn plant_repeated_step(site: &PlantingSite<'_>, choice: &mut SeededCh
     let note = format!("step {} repeats step {}: {}", at + 2, at + 1, steps[at].tool);
     let is_silent = !site.run.has_thoughts();
     let run = draft.finish(site, original, RunDraft::number(at + 1), RunDraft::number(at), note);
-    Some(run.noticed_in_whole("sequence_optimality", true).noticed_at_step("request_to_tool", is_silent))
+    Some(
+        run.with_trajectory_expectation("sequence_optimality", true)
+            .with_step_expectation("request_to_tool", is_silent),
+    )
 }
 
 /// Thoughts of needless steps, with the verb and the object of their tool.
-const DETOUR: [&str; 4] = [
+const DETOUR_THOUGHTS: [&str; 4] = [
     "Before I go on I {verb} {object} as well.",
     "I also {verb} {object}, which may be interesting.",
     "Let me {verb} {object}, too.",
@@ -68,7 +71,10 @@ pub(super) fn plant_needless_step(site: &PlantingSite<'_>, choice: &mut SeededCh
     draft.insert_step(at, detour);
     let is_silent = !site.run.has_thoughts();
     let run = draft.finish(site, original, RunDraft::number(at), RunDraft::number(at), note);
-    Some(run.noticed_in_whole("sequence_optimality", true).noticed_at_step("request_to_tool", is_silent))
+    Some(
+        run.with_trajectory_expectation("sequence_optimality", true)
+            .with_step_expectation("request_to_tool", is_silent),
+    )
 }
 
 /// Chooses a reading step of a run on another task, with a matching thought if the run has thoughts.
@@ -80,7 +86,7 @@ pub(super) fn choose_detour(site: &PlantingSite<'_>, choice: &mut SeededChoice) 
         .collect();
     let step = *choice.pick(&reads)?;
     let (verb, object) = tool_phrase(&step.tool)?;
-    let wording = choice.pick(&DETOUR).filter(|_| site.run.has_thoughts());
+    let wording = choice.pick(&DETOUR_THOUGHTS).filter(|_| site.run.has_thoughts());
     let thought = wording.map(|text| text.replace("{verb}", &verb).replace("{object}", &object));
     Some(TrajectoryStep { thought, tool_call_id: None, ..step.clone() })
 }

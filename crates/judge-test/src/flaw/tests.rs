@@ -173,10 +173,10 @@ fn the_same_seed_plants_the_same() {
 #[test]
 fn every_built_in_rubric_has_flaws_and_an_original_without() {
     for rubric in gradus_eval::rubric::RubricLibrary::built_in().iter() {
-        assert!(!PlantedFlaw::noticed_by(&rubric.name).is_empty(), "{}", rubric.name);
+        assert!(!PlantedFlaw::list_for_rubric(&rubric.name).is_empty(), "{}", rubric.name);
     }
     for name in ["argument_provenance", "error_recovery"] {
-        assert!(!PlantedFlaw::noticed_by(name).is_empty(), "{name}");
+        assert!(!PlantedFlaw::list_for_rubric(name).is_empty(), "{name}");
     }
 }
 
@@ -318,7 +318,7 @@ fn rules_constraints_and_plans_are_shared_and_broken_once() {
 #[test]
 fn a_replay_tells_harmless_flaws() {
     let first = |flaw| plant_everywhere(flaw).into_iter().find(|run| run.step.is_some()).expect("planted");
-    let facts = |passed, needless: &[u32]| ReplayFacts { passed, needless: needless.to_vec() };
+    let facts = |passed, needless: &[u32]| ReplayResult { passed, needless: needless.to_vec() };
     let call = first(PlantedFlaw::CorruptedArgument);
     let step = call.step.expect("a step");
     assert!(call.explain_harmless(&facts(true, &[])).is_some(), "needed for a solved task");

@@ -6,17 +6,17 @@ use gradus_core::trajectory::TrajectoryStep;
 use super::argument_slot::{ArgumentSlot, find_other_object, list_slots};
 use super::draft::{PlantingSite, RunDraft};
 use super::planted_run::FlawedRun;
-use crate::run_text::{has_thought, query_mentions, replace_value, speaks_of, thought_mentions};
+use crate::run_text::{has_thought, mentions_any_word, query_mentions, replace_value, thought_mentions};
 use crate::seeded_choice::SeededChoice;
 use crate::tool_words::{is_writing, object_words, split_tool_name, tool_phrase};
 
-const OTHER_ACTION: [&str; 3] = [
+const OTHER_ACTION_THOUGHTS: [&str; 3] = [
     "The next thing to do is to {verb} {object}.",
     "What I need now is to {verb} {object}, so that is what I do.",
     "I will {verb} {object} at this point.",
 ];
 
-const ALREADY_DONE: [&str; 3] = [
+const ALREADY_DONE_THOUGHTS: [&str; 3] = [
     "Everything that was asked for is done already, so I can answer now.",
     "There is nothing left to do; I go straight to the answer.",
     "The task is finished, and no further call is needed.",
@@ -48,7 +48,9 @@ pub(super) fn plant_contradicting_thought(site: &PlantingSite<'_>, choice: &mut 
             let number = RunDraft::number(at);
             let note = format!("step {}: {note}", at + 1);
             let run = draft.finish(site, original, number, number, note);
-            return Some(run.noticed_at_step("query_to_thought", true).noticed_at_step("thought_to_tool", true));
+            return Some(
+                run.with_step_expectation("query_to_thought", true).with_step_expectation("thought_to_tool", true),
+            );
         }
     }
     None
@@ -65,13 +67,13 @@ fn name_other_action(site: &PlantingSite<'_>, at: usize, choice: &mut SeededChoi
         .filter(|tool| {
             let words = object_words(&tool.name);
             !words.is_empty()
-                && !speaks_of(query, &words)
+                && !mentions_any_word(query, &words)
                 && split_tool_name(&tool.name).iter().all(|word| !own.contains(word))
         })
         .filter_map(|tool| tool_phrase(&tool.name))
         .collect();
     let (verb, object) = choice.pick(&others)?;
-    let text = choice.pick(&OTHER_ACTION)?.replace("{verb}", verb).replace("{object}", object);
+    let text = choice.pick(&OTHER_ACTION_THOUGHTS)?.replace("{verb}", verb).replace("{object}", object);
     Some(OtherThought { text, note: format!("the thought is about another action: {verb} {object}") })
 }
 
@@ -90,7 +92,7 @@ fn name_other_object(site: &PlantingSite<'_>, at: usize, choice: &mut SeededChoi
 /// Makes the thought claim that all is done before the requested changes are made.
 fn claim_to_be_done(site: &PlantingSite<'_>, at: usize, choice: &mut SeededChoice) -> Option<OtherThought> {
     site.steps()[at..].iter().find(|step| is_writing(&step.tool))?;
-    let text = (*choice.pick(&ALREADY_DONE)?).to_owned();
+    let text = (*choice.pick(&ALREADY_DONE_THOUGHTS)?).to_owned();
     Some(OtherThought { text, note: "the thought claims to be done, and a call follows".to_owned() })
 }
 
@@ -107,8 +109,8 @@ fn borrow_thought(site: &PlantingSite<'_>, at: usize, choice: &mut SeededChoice)
         let thought = other.thought.as_deref().unwrap_or_default();
         thought.len() >= MIN_BORROWED_BYTES
             && !words.is_empty()
-            && speaks_of(thought, &words)
-            && !speaks_of(query, &words)
+            && mentions_any_word(thought, &words)
+            && !mentions_any_word(query, &words)
             && split_tool_name(&other.tool).iter().all(|word| !own.contains(word))
     };
     let others: Vec<&TrajectoryStep> = site.foreign_steps().into_iter().filter(is_foreign).collect();

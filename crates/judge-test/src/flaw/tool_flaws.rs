@@ -4,7 +4,7 @@ use gradus_core::trajectory::{ToolDefinition, TrajectoryStep};
 
 use super::draft::{PlantingSite, RunDraft};
 use super::planted_run::FlawedRun;
-use crate::run_text::{has_thought, speaks_of};
+use crate::run_text::{has_thought, mentions_any_word};
 use crate::seeded_choice::SeededChoice;
 use crate::tool_words::{ToolVerb, classify_tool, is_reading, is_writing, object_words, split_tool_name};
 
@@ -15,8 +15,8 @@ pub(super) fn plant_wrong_tool(site: &PlantingSite<'_>, choice: &mut SeededChoic
         let texts = [site.run.trajectory.query.as_deref(), step.thought.as_deref()];
         !other.is_empty()
             && split_tool_name(&tool.name).iter().all(|word| !right.contains(word))
-            && !texts.into_iter().flatten().any(|text| speaks_of(text, &other))
-            && !speaks_of(&step.tool, &other)
+            && !texts.into_iter().flatten().any(|text| mentions_any_word(text, &other))
+            && !mentions_any_word(&step.tool, &other)
     };
     let (at, tool) = choose_replacement(site, choice, &is_unrelated)?;
     replace_tool(site, at, &tool, true)
@@ -37,7 +37,9 @@ pub(super) fn plant_neighbouring_tool(site: &PlantingSite<'_>, choice: &mut Seed
         let new_words: Vec<String> = other.into_iter().filter(|word| !right.contains(word)).collect();
         let shares_verb = split_tool_name(&step.tool).first() == split_tool_name(&tool.name).first();
         let texts = [site.run.trajectory.query.as_deref(), step.thought.as_deref()];
-        shares_verb && !new_words.is_empty() && !texts.into_iter().flatten().any(|text| speaks_of(text, &new_words))
+        shares_verb
+            && !new_words.is_empty()
+            && !texts.into_iter().flatten().any(|text| mentions_any_word(text, &new_words))
     };
     let (at, tool) = choose_replacement(site, choice, &is_neighbour)?;
     // Reading an object before changing it is careful, never a flaw.
@@ -90,7 +92,7 @@ fn replace_tool(
     let has_thought = has_thought(step);
     let run = draft.finish(site, original, number, number, note);
     Some(
-        run.noticed_at_step("thought_to_tool", has_thought)
-            .noticed_at_step("request_to_tool", !has_thought && is_wrong_for_request),
+        run.with_step_expectation("thought_to_tool", has_thought)
+            .with_step_expectation("request_to_tool", !has_thought && is_wrong_for_request),
     )
 }

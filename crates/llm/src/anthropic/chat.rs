@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{AnthropicUsage, CacheControl, KEPT, SystemBlock, map_stop_reason};
+use super::{AnthropicUsage, CACHED_PREFIX, CacheControl, SystemBlock, map_stop_reason};
 use crate::chat::{ChatReply, ChatRequest, ChatToolCall, PromptMessage};
 use crate::error::ReplyDecodeError;
 use crate::request::CompletionUsage;
@@ -72,7 +72,7 @@ pub(crate) fn encode_anthropic_chat(model: &str, chat: &ChatRequest<'_>) -> Vec<
     let body = AnthropicChatRequest {
         model,
         max_tokens: chat.max_tokens,
-        system: [SystemBlock { kind: "text", text: chat.system, cache_control: KEPT }],
+        system: [SystemBlock { kind: "text", text: chat.system, cache_control: CACHED_PREFIX }],
         messages: group_message_turns(chat.messages),
         tools: tools.collect(),
         stop_sequences: chat.stop,
@@ -106,7 +106,7 @@ fn group_message_turns(messages: &[PromptMessage]) -> Vec<AnthropicChatMessage<'
     }
     // The next request repeats the whole conversation, so it is cached up to its end.
     if let Some(last) = turns.last_mut().and_then(|turn| turn.content.last_mut()) {
-        last.cache_control = Some(KEPT);
+        last.cache_control = Some(CACHED_PREFIX);
     }
     turns
 }

@@ -59,7 +59,7 @@ struct OpenAiChatTool<'b> {
 }
 
 /// Encodes the body of one turn of a conversation, without the features that the endpoint does not support.
-pub(crate) fn encode_openai_chat(model: &str, chat: &ChatRequest<'_>, dialect: EndpointQuirks) -> Vec<u8> {
+pub(crate) fn encode_openai_chat(model: &str, chat: &ChatRequest<'_>, quirks: EndpointQuirks) -> Vec<u8> {
     let limit = Some(chat.max_tokens);
     let plain =
         |role, content| OpenAiChatMessage { role, content: Some(content), tool_calls: Vec::new(), tool_call_id: None };
@@ -70,7 +70,7 @@ pub(crate) fn encode_openai_chat(model: &str, chat: &ChatRequest<'_>, dialect: E
         PromptMessage::Assistant { text, calls } => OpenAiChatMessage {
             role: "assistant",
             content: Some(text.as_str()).filter(|text| calls.is_empty() || !text.is_empty()),
-            tool_calls: calls.iter().map(call_out).collect(),
+            tool_calls: calls.iter().map(encode_tool_call).collect(),
             tool_call_id: None,
         },
         PromptMessage::Tool { call_id, text, .. } => {
@@ -81,10 +81,10 @@ pub(crate) fn encode_openai_chat(model: &str, chat: &ChatRequest<'_>, dialect: E
         model,
         messages,
         tools: chat.tools.iter().map(|function| OpenAiChatTool { kind: "function", function }).collect(),
-        stop: if dialect.no_stop { &[] } else { chat.stop },
-        temperature: chat.temperature.filter(|_| !dialect.no_temperature),
-        max_tokens: limit.filter(|_| !dialect.completion_tokens),
-        max_completion_tokens: limit.filter(|_| dialect.completion_tokens),
+        stop: if quirks.no_stop { &[] } else { chat.stop },
+        temperature: chat.temperature.filter(|_| !quirks.no_temperature),
+        max_tokens: limit.filter(|_| !quirks.completion_tokens),
+        max_completion_tokens: limit.filter(|_| quirks.completion_tokens),
     };
     let mut bytes = Vec::with_capacity(8 << 10);
     // Writing texts and numbers into memory cannot fail.
@@ -93,7 +93,7 @@ pub(crate) fn encode_openai_chat(model: &str, chat: &ChatRequest<'_>, dialect: E
 }
 
 /// Encodes a received tool call. Empty arguments become `{}`, because endpoints parse the history, too.
-fn call_out(call: &ChatToolCall) -> SentToolCall<'_> {
+fn encode_tool_call(call: &ChatToolCall) -> SentToolCall<'_> {
     let arguments = if call.arguments.is_empty() { "{}" } else { &call.arguments };
     SentToolCall { id: &call.id, kind: "function", function: SentFunction { name: &call.name, arguments } }
 }
@@ -148,7 +148,7 @@ pub(crate) fn decode_openai_chat(bytes: &[u8]) -> Result<ChatReply, ReplyDecodeE
             json => json.to_string(),
         },
     });
-    let text = message.content.as_ref().map(text_of).unwrap_or_default();
+    let text = message.content.as_ref().map(join_text_parts).unwrap_or_default();
     Ok(ChatReply {
         text: if refused { message.refusal.unwrap_or_default() } else { text.into_owned() },
         calls: calls.collect(),
@@ -158,7 +158,7 @@ pub(crate) fn decode_openai_chat(bytes: &[u8]) -> Result<ChatReply, ReplyDecodeE
 }
 
 /// Returns the text of a message, joined if it is a list of parts.
-fn text_of(content: &Value) -> Cow<'_, str> {
+fn join_text_parts(content: &Value) -> Cow<'_, str> {
     match content {
         Value::String(text) => Cow::Borrowed(text),
         Value::Array(parts) => {
@@ -178,7 +178,7 @@ mod tests {
     use crate::chat::conversation_for_tests;
     use crate::request::FinishReason;
 
-    fn sent(dialect: EndpointQuirks) -> Value {
+    fn sent(quirks: EndpointQuirks) -> Value {
         let (messages, tools) = conversation_for_tests();
         let chat = ChatRequest {
             system: "s",
@@ -188,7 +188,7 @@ mod tests {
             max_tokens: 9,
             temperature: Some(0.0),
         };
-        serde_json::from_slice(&encode_openai_chat("m", &chat, dialect)).expect("JSON")
+        serde_json::from_slice(&encode_openai_chat("m", &chat, quirks)).expect("JSON")
     }
 
     #[test]
@@ -219,14 +219,14 @@ mod tests {
     #[test]
     fn learns_that_stop_sequences_are_not_taken() {
         let known = EndpointQuirks::default();
-        let wishes = RequestedFeatures { stop: true, ..RequestedFeatures::default() };
+        let features = RequestedFeatures { stop: true, ..RequestedFeatures::default() };
         let learned = known
-            .learn_from_refusal(wishes, "Unsupported parameter: 'stop' is not supported with this model.")
+            .learn_from_refusal(features, "Unsupported parameter: 'stop' is not supported with this model.")
             .expect("something to learn");
         assert!(sent(learned).get("stop").is_none());
-        assert_eq!(learned.learn_from_refusal(wishes, "Unsupported parameter: 'stop'"), None);
+        assert_eq!(learned.learn_from_refusal(features, "Unsupported parameter: 'stop'"), None);
         assert_eq!(known.learn_from_refusal(RequestedFeatures::default(), "Unsupported parameter: 'stop'"), None);
-        assert_eq!(known.learn_from_refusal(wishes, "please stop sending nonsense"), None);
+        assert_eq!(known.learn_from_refusal(features, "please stop sending nonsense"), None);
     }
 
     #[test]

@@ -92,7 +92,7 @@ impl SpanJson {
 
     /// Encodes the fields that `Span` does not have, as fields of a protobuf span: trace state, kind, dropped counts,
     /// links and flags.
-    pub(super) fn encode_rest(&self) -> Vec<u8> {
+    pub(super) fn encode_extra_fields(&self) -> Vec<u8> {
         let mut out = Vec::new();
         if let Some(state) = &self.trace_state {
             write_bytes(&mut out, 3, state.as_bytes());

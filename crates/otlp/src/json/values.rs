@@ -59,8 +59,8 @@ pub(super) struct AnyValue(pub(super) AttributeValue<'static>);
 
 impl<'de> Deserialize<'de> for AnyValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct OneOf;
-        impl<'de> Visitor<'de> for OneOf {
+        struct AnyValueVisitor;
+        impl<'de> Visitor<'de> for AnyValueVisitor {
             type Value = AnyValue;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -98,7 +98,7 @@ impl<'de> Deserialize<'de> for AnyValue {
                 Ok(AnyValue(value))
             }
         }
-        deserializer.deserialize_any(OneOf)
+        deserializer.deserialize_any(AnyValueVisitor)
     }
 }
 
@@ -126,8 +126,8 @@ pub(super) enum ProtoEnumJson {
 
 impl<'de> Deserialize<'de> for ProtoEnumJson {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct NumberOrName;
-        impl<'de> Visitor<'de> for NumberOrName {
+        struct ProtoEnumVisitor;
+        impl<'de> Visitor<'de> for ProtoEnumVisitor {
             type Value = ProtoEnumJson;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -168,7 +168,7 @@ impl<'de> Deserialize<'de> for ProtoEnumJson {
                 Ok(ProtoEnumJson::Other)
             }
         }
-        deserializer.deserialize_any(NumberOrName)
+        deserializer.deserialize_any(ProtoEnumVisitor)
     }
 }
 

@@ -24,7 +24,7 @@ const PORT: u16 = 6006;
 impl PhoenixAddress {
     /// Parses `phoenix://HOST:PORT/PROJECT`, or `phoenix+https://` for TLS. None for any other scheme, which may be a
     /// file. The project is everything behind the first slash and may contain slashes.
-    pub fn of_source(source: &str) -> Option<Result<PhoenixAddress, AddressError>> {
+    pub fn from_source(source: &str) -> Option<Result<PhoenixAddress, AddressError>> {
         let (scheme, rest) = match source.split_once("://")? {
             ("phoenix", rest) => ("http", rest),
             ("phoenix+https", rest) => ("https", rest),
@@ -34,16 +34,16 @@ impl PhoenixAddress {
         let project = project.trim_end_matches('/');
         let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
         let port = if has_port || scheme == "https" { String::new() } else { format!(":{PORT}") };
-        let read = PhoenixAddress::of_url(&format!("{scheme}://{host}{port}"));
+        let read = PhoenixAddress::from_url(&format!("{scheme}://{host}{port}"));
         let project = (!project.is_empty()).then(|| project.to_owned());
         Some(read.map(|address| PhoenixAddress { project, ..address }))
     }
 
     /// Parses the value of `--phoenix` or `PHOENIX_COLLECTOR_ENDPOINT`: a URL, also one that ends with the path of the
     /// collector (`/v1/traces`), or the form of sources. Credentials and queries are refused.
-    pub fn of_url(text: &str) -> Result<PhoenixAddress, AddressError> {
+    pub fn from_url(text: &str) -> Result<PhoenixAddress, AddressError> {
         if text.starts_with("phoenix")
-            && let Some(read) = PhoenixAddress::of_source(text)
+            && let Some(read) = PhoenixAddress::from_source(text)
         {
             return read;
         }
@@ -67,7 +67,7 @@ impl PhoenixAddress {
     }
 }
 
-/// In the form of a source where that is possible, otherwise base and project. [`PhoenixAddress::of_source`] reads it
+/// In the form of a source where that is possible, otherwise base and project. [`PhoenixAddress::from_source`] reads it
 /// back.
 impl fmt::Display for PhoenixAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -96,32 +96,32 @@ mod tests {
 
     #[test]
     fn sources() {
-        let read = |text| PhoenixAddress::of_source(text).expect("an address of a Phoenix");
+        let read = |text| PhoenixAddress::from_source(text).expect("an address of a Phoenix");
         assert_eq!(read("phoenix://localhost/shop"), fine("http://localhost:6006", Some("shop")));
         assert_eq!(read("phoenix://[::1]:7000/a/b c"), fine("http://[::1]:7000", Some("a/b c")));
         assert_eq!(read("phoenix+https://p.example/"), fine("https://p.example", None));
         assert!(read("phoenix:///shop").is_err());
         assert!(read("phoenix://user:secret@h/p").is_err());
-        assert!(PhoenixAddress::of_source("gradus://h/p").is_none());
-        assert!(PhoenixAddress::of_source("traces/today.json").is_none());
+        assert!(PhoenixAddress::from_source("gradus://h/p").is_none());
+        assert!(PhoenixAddress::from_source("traces/today.json").is_none());
     }
 
     #[test]
     fn urls() {
-        assert_eq!(PhoenixAddress::of_url("http://h:6006/"), fine("http://h:6006", None));
-        assert_eq!(PhoenixAddress::of_url("http://h:6006/v1/traces"), fine("http://h:6006", None));
-        assert_eq!(PhoenixAddress::of_url("https://h/s/team/"), fine("https://h/s/team", None));
-        assert_eq!(PhoenixAddress::of_url("phoenix://h/shop"), fine("http://h:6006", Some("shop")));
-        let with_key = PhoenixAddress::of_url("http://key@h:6006").expect_err("a key");
+        assert_eq!(PhoenixAddress::from_url("http://h:6006/"), fine("http://h:6006", None));
+        assert_eq!(PhoenixAddress::from_url("http://h:6006/v1/traces"), fine("http://h:6006", None));
+        assert_eq!(PhoenixAddress::from_url("https://h/s/team/"), fine("https://h/s/team", None));
+        assert_eq!(PhoenixAddress::from_url("phoenix://h/shop"), fine("http://h:6006", Some("shop")));
+        let with_key = PhoenixAddress::from_url("http://key@h:6006").expect_err("a key");
         assert!(with_key.to_string().contains("PHOENIX_API_KEY") && !with_key.to_string().contains("key@"));
         for wrong in ["", "h:6006", "ftp://h", "http://", "file:///etc/passwd", "http://h?api_key=k"] {
-            assert!(PhoenixAddress::of_url(wrong).is_err(), "{wrong:?}");
+            assert!(PhoenixAddress::from_url(wrong).is_err(), "{wrong:?}");
         }
     }
 
     #[test]
     fn every_message() {
-        let message = |url| PhoenixAddress::of_url(url).expect_err("no address").to_string();
+        let message = |url| PhoenixAddress::from_url(url).expect_err("no address").to_string();
         insta::assert_snapshot!(["h:6006", "http://key@h:6006"].map(message).join("\n"));
     }
 
@@ -130,7 +130,7 @@ mod tests {
         for base in ["http://h:6006", "http://h", "https://h", "https://h:1", "http://[::1]:5"] {
             for project in [None, Some("shop"), Some("a/b c")] {
                 let address = PhoenixAddress { base: base.to_owned(), project: project.map(str::to_owned) };
-                assert_eq!(PhoenixAddress::of_source(&address.to_string()), Some(Ok(address)), "{base}");
+                assert_eq!(PhoenixAddress::from_source(&address.to_string()), Some(Ok(address)), "{base}");
             }
         }
         let with_path = PhoenixAddress { base: "https://h/s/team".to_owned(), project: Some("p".to_owned()) };
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn local_is_this_machine_only() {
-        let local = |url| PhoenixAddress::of_url(url).is_ok_and(|address| address.is_local());
+        let local = |url| PhoenixAddress::from_url(url).is_ok_and(|address| address.is_local());
         assert!(local("http://127.0.0.1:6006") && local("http://localhost") && local("http://[::1]:1"));
         assert!(!local("http://127.0.0.1.example.com") && !local("https://p.example"));
     }
@@ -148,7 +148,7 @@ mod tests {
         /// Any text is an address or a line that does not repeat it, and an address is a base that requests can go to.
         #[test]
         fn any_text_is_read_or_refused(text in "(phoenix://|phoenix\\+https://|https?://)?.{0,40}") {
-            for read in [Some(PhoenixAddress::of_url(&text)), PhoenixAddress::of_source(&text)].into_iter().flatten() {
+            for read in [Some(PhoenixAddress::from_url(&text)), PhoenixAddress::from_source(&text)].into_iter().flatten() {
                 match read {
                     Ok(address) => {
                         let url = Url::parse(&address.base);

@@ -21,7 +21,7 @@ pub struct AnnotationUploadResult {
 }
 
 /// Maximum number of rows per request.
-const AT_ONCE: usize = 100;
+const ROWS_PER_REQUEST: usize = 100;
 const WHAT: &str = "writing annotations";
 
 /// Collects annotations and writes them in batches. Spans and traces have different routes and therefore different
@@ -50,7 +50,7 @@ impl AnnotationUploader {
             OutcomeTarget::Trace { .. } => &mut self.traces,
         };
         list.push(annotation);
-        list.len() >= AT_ONCE
+        list.len() >= ROWS_PER_REQUEST
     }
 
     /// Annotations that were added and not written yet.
@@ -109,7 +109,7 @@ impl AnnotationUploader {
             }
             let error = match stored {
                 Some(_) => PhoenixClientError::from_refusal(self.client.base_url(), &answer),
-                None => self.client.not_as_expected(&answer, path, WHAT),
+                None => self.client.unexpected_response_error(&answer, path, WHAT),
             };
             let is_about_rows = matches!(error, PhoenixClientError::Refused { .. });
             if !is_about_rows {
@@ -129,7 +129,7 @@ impl AnnotationUploader {
                 refused += 1;
                 batch.refused.extend(others.into_iter().map(|one| (one, reason.clone())));
                 // If every row of a full batch is refused, the cause is not in the rows.
-                if refused == AT_ONCE && all == AT_ONCE && answer.status != StatusCode::NOT_FOUND {
+                if refused == ROWS_PER_REQUEST && all == ROWS_PER_REQUEST && answer.status != StatusCode::NOT_FOUND {
                     return Err((error, collect_unwritten(Vec::new(), left)));
                 }
                 continue;

@@ -10,9 +10,9 @@ use gradus_http::percent_encode;
 
 const WHAT: &str = "reading a dataset";
 /// Maximum bytes of a dataset. Phoenix sends all examples in one response.
-const MAX_DATASET: usize = 512 << 20;
+const MAX_EXAMPLES_BYTES: usize = 512 << 20;
 /// Maximum number of names in the message about a dataset that does not exist.
-const MAX_NAMED: usize = 10;
+const MAX_LISTED_NAMES: usize = 10;
 
 /// One example: what goes in, what should come out, and anything else.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -74,16 +74,19 @@ impl PhoenixClient {
         let named: Vec<&DatasetEntry> = known.iter().filter(|entry| entry.name == wanted).collect();
         let found = match named.as_slice() {
             [one] => one,
-            [] => known.iter().find(|entry| entry.id == wanted).ok_or_else(|| self.missing_dataset(wanted, &known))?,
+            [] => known
+                .iter()
+                .find(|entry| entry.id == wanted)
+                .ok_or_else(|| self.missing_dataset_error(wanted, &known))?,
             several => {
                 let (base, wanted) = (self.base_url().to_owned(), wanted.to_owned());
                 return Err(PhoenixDatasetError::Ambiguous { base, wanted, count: several.len() });
             }
         };
         let path = format!("/v1/datasets/{}/examples", percent_encode(&found.id));
-        let answer = self.get_with_limit(&path, WHAT, MAX_DATASET).await?;
+        let answer = self.get_with_limit(&path, WHAT, MAX_EXAMPLES_BYTES).await?;
         let ExampleResponse { data } =
-            serde_json::from_slice(&answer.body).map_err(|_| self.not_as_expected(&answer, &path, WHAT))?;
+            serde_json::from_slice(&answer.body).map_err(|_| self.unexpected_response_error(&answer, &path, WHAT))?;
         Ok(PhoenixDataset { name: found.name.clone(), version_id: data.version_id, examples: data.examples })
     }
 
@@ -93,8 +96,8 @@ impl PhoenixClient {
         let (mut known, mut cursor, mut size) = (Vec::new(), None, PageSize::default());
         loop {
             let (answer, next) = request_list_page(&client, LIST, cursor.as_deref(), &mut size, WHAT).await?;
-            let page: DatasetPage =
-                serde_json::from_slice(&answer.body).map_err(|_| self.not_as_expected(&answer, LIST, WHAT))?;
+            let page: DatasetPage = serde_json::from_slice(&answer.body)
+                .map_err(|_| self.unexpected_response_error(&answer, LIST, WHAT))?;
             known.extend(page.data);
             match next {
                 // A cursor that does not move would be read forever.
@@ -104,9 +107,9 @@ impl PhoenixClient {
         }
     }
 
-    fn missing_dataset(&self, wanted: &str, known: &[DatasetEntry]) -> PhoenixDatasetError {
-        let mut names: Vec<&str> = known.iter().map(|entry| entry.name.as_str()).take(MAX_NAMED).collect();
-        if known.len() > MAX_NAMED {
+    fn missing_dataset_error(&self, wanted: &str, known: &[DatasetEntry]) -> PhoenixDatasetError {
+        let mut names: Vec<&str> = known.iter().map(|entry| entry.name.as_str()).take(MAX_LISTED_NAMES).collect();
+        if known.len() > MAX_LISTED_NAMES {
             names.push("…");
         }
         let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };

@@ -105,7 +105,7 @@ impl PhoenixClientError {
             status if status.is_server_error() => PhoenixClientError::Failing { base, status: status.as_u16(), said },
             status if status.is_success() => PhoenixClientError::NotPhoenix { base, said },
             // A 404 without Phoenix's version header comes from a proxy or another server.
-            StatusCode::NOT_FOUND if !exchange.is_of_phoenix() => PhoenixClientError::NotPhoenix { base, said },
+            StatusCode::NOT_FOUND if !exchange.is_from_phoenix() => PhoenixClientError::NotPhoenix { base, said },
             status => PhoenixClientError::Refused { base, status: status.as_u16(), said },
         }
     }

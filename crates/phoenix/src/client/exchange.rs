@@ -23,19 +23,19 @@ impl RestExchange<'_> {
             StatusCode::NOT_FOUND => {
                 is_page(self.answer) || gradus_http::response_message(&self.answer.body) == "Not Found"
             }
-            StatusCode::OK => is_page(self.answer) && self.is_of_phoenix(),
+            StatusCode::OK => is_page(self.answer) && self.is_from_phoenix(),
             _ => false,
         }
     }
 
     /// Whether the response carries Phoenix's version header.
-    pub(super) fn is_of_phoenix(&self) -> bool {
-        self.answer.headers.contains_key(VERSION)
+    pub(super) fn is_from_phoenix(&self) -> bool {
+        self.answer.headers.contains_key(SERVER_VERSION_HEADER)
     }
 
     /// "Phoenix 12.3", or "this server" without a version header.
     pub(super) fn describe_server(&self) -> String {
-        let version = self.answer.headers.get(VERSION).and_then(|text| text.to_str().ok());
+        let version = self.answer.headers.get(SERVER_VERSION_HEADER).and_then(|text| text.to_str().ok());
         version.map_or_else(
             || "this server".to_owned(),
             |version| format!("Phoenix {}", gradus_core::visible::printable_line(version)),
@@ -44,7 +44,7 @@ impl RestExchange<'_> {
 }
 
 /// A header that every response of a Phoenix has.
-pub(super) const VERSION: &str = "x-phoenix-server-version";
+pub(super) const SERVER_VERSION_HEADER: &str = "x-phoenix-server-version";
 
 /// Whether the response is HTML.
 pub(super) fn is_page(answer: &HttpResponse) -> bool {

@@ -12,28 +12,28 @@ pub(super) struct PageSize {
 }
 
 /// Number of entries on the first page, before anything is known about their size.
-const FIRST: usize = 100;
+const FIRST_PAGE_ENTRIES: usize = 100;
 /// The limit of Phoenix.
 const MAX_PAGE_SIZE: usize = 1000;
 /// Maximum growth factor from page to page. Spans differ: a few short ones do not predict the next.
-const GROWS_BY: usize = 4;
+const MAX_PAGE_GROWTH: usize = 4;
 /// Target size of a page. Two pages are in memory at a time, one of them while it arrives.
-const WANTED_BYTES: usize = 4 << 20;
+const TARGET_PAGE_BYTES: usize = 4 << 20;
 /// Maximum bytes of a page. For a longer one, half the entries are requested.
-const MAX_PAGE: usize = 32 << 20;
+const MAX_SPAN_PAGE_BYTES: usize = 32 << 20;
 /// The same for a single entry, which cannot be halved.
-const MAX_ENTRY: usize = 128 << 20;
+const MAX_ENTRY_BYTES: usize = 128 << 20;
 
 impl Default for PageSize {
     fn default() -> PageSize {
-        PageSize { entries: FIRST }
+        PageSize { entries: FIRST_PAGE_ENTRIES }
     }
 }
 
 impl PageSize {
     /// Returns the size limit of a page. A page of one entry has a larger limit, because it cannot be made smaller.
     fn max_bytes(self) -> usize {
-        if self.entries == 1 { MAX_ENTRY } else { MAX_PAGE }
+        if self.entries == 1 { MAX_ENTRY_BYTES } else { MAX_SPAN_PAGE_BYTES }
     }
 
     /// The next size after a page of `bytes`. `is_full` if another page follows: a last page is shorter than requested,
@@ -41,8 +41,8 @@ impl PageSize {
     fn next_size(self, bytes: usize, is_full: bool) -> PageSize {
         let each = (bytes / self.entries).max(1);
         // A last page may be shorter than requested, so it only gives a lower bound of the length of entries.
-        let most = if is_full { self.entries * GROWS_BY } else { self.entries };
-        PageSize { entries: (WANTED_BYTES / each).clamp(1, most.min(MAX_PAGE_SIZE)) }
+        let most = if is_full { self.entries * MAX_PAGE_GROWTH } else { self.entries };
+        PageSize { entries: (TARGET_PAGE_BYTES / each).clamp(1, most.min(MAX_PAGE_SIZE)) }
     }
 
     /// Returns half of the entries; none for a page of one entry.
@@ -72,7 +72,7 @@ pub(super) async fn request_list_page(
             (answer, _) => answer?,
         };
         let next = page::next_cursor(&answer.body);
-        let next = next.map_err(|_| client.not_as_expected(&answer, list, what))?;
+        let next = next.map_err(|_| client.unexpected_response_error(&answer, list, what))?;
         *size = size.next_size(answer.body.len(), next.is_some());
         return Ok((answer, next));
     }
@@ -98,10 +98,10 @@ mod tests {
     proptest! {
         /// Whatever comes, the next page is asked for within bounds, and no longer than wished if spans stay alike.
         #[test]
-        fn the_next_page_is_within_bounds(entries in 1..=MAX_PAGE_SIZE, bytes in 0..MAX_ENTRY, is_full in any::<bool>()) {
+        fn the_next_page_is_within_bounds(entries in 1..=MAX_PAGE_SIZE, bytes in 0..MAX_ENTRY_BYTES, is_full in any::<bool>()) {
             let next = PageSize { entries }.next_size(bytes, is_full);
-            prop_assert!((1..=MAX_PAGE_SIZE).contains(&next.entries) && next.entries <= entries * GROWS_BY);
-            prop_assert!(next.entries == 1 || next.entries * (bytes / entries) <= WANTED_BYTES);
+            prop_assert!((1..=MAX_PAGE_SIZE).contains(&next.entries) && next.entries <= entries * MAX_PAGE_GROWTH);
+            prop_assert!(next.entries == 1 || next.entries * (bytes / entries) <= TARGET_PAGE_BYTES);
         }
     }
 }

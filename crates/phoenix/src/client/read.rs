@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use gradus_core::span::{AttributeList, AttributeValue, SpanResource};
-use gradus_core::span_json::phoenix_span;
+use gradus_core::span_json::read_phoenix_span;
 use gradus_otlp::{ExportRecord, RecordScope, TelemetrySignal, encode_span};
 use serde::{Deserialize, Serialize};
 
@@ -36,7 +36,7 @@ pub struct PhoenixSource {
     /// Whether an interrupted download is ignored.
     pub fresh: bool,
     /// Prints a notice to the user.
-    pub tell: fn(&str),
+    pub notify_user: fn(&str),
 }
 
 /// A page of `GET /v1/projects`.
@@ -55,7 +55,7 @@ struct RemoteProject {
 
 const WHAT: &str = "reading spans";
 /// Maximum number of trace ids per request: they are in the URL, whose length servers limit.
-const TRACES_AT_ONCE: usize = 50;
+const TRACE_IDS_PER_REQUEST: usize = 50;
 
 impl TraceSource for PhoenixSource {
     fn name(&self) -> &str {
@@ -71,7 +71,7 @@ impl TraceSource for PhoenixSource {
         let runtime = runtime.map_err(|error| unreadable(error.to_string()))?;
         let client = PhoenixClient::new(&self.address, &self.settings);
         let client = client.map_err(|error| unreadable(error.to_string()))?;
-        let told = |error: PhoenixClientError| SourceError::Told(error.to_string());
+        let told = |error: PhoenixClientError| SourceError::External(error.to_string());
         let projects = self.select_projects(runtime.block_on(fetch_projects(&client)).map_err(told)?)?;
         intake.begin_input(&self.name);
         let selection = intake.selection().clone();
@@ -82,12 +82,12 @@ impl TraceSource for PhoenixSource {
         let mut kept = ResumableDownload::open(self.state_dir.as_deref(), key, &what, self.fresh).map_err(failed)?;
         let plan = match kept.load_plan::<DownloadPlan>().map_err(failed)? {
             Some(plan) => {
-                self.say_taken_up(&kept);
+                self.report_resumption(&kept);
                 plan
             }
             None => {
                 let made = runtime.block_on(DownloadPlan::build(&client, &projects, &selection));
-                let plan = made.map_err(|error| broken_off(&error, &kept))?;
+                let plan = made.map_err(|error| interrupted_error(&error, &kept))?;
                 kept.set_plan(&plan).map_err(failed)?;
                 plan
             }
@@ -99,12 +99,12 @@ impl TraceSource for PhoenixSource {
             runtime.block_on(fetch_span_pages(&client, &lists, first, &sender));
         });
         let fetching = fetching.map_err(failed)?;
-        keep_pages(&pages, &mut kept, intake).map_err(|error| match error {
-            DownloadError::Phoenix(error) => broken_off(&error, &kept),
+        store_pages(&pages, &mut kept, intake).map_err(|error| match error {
+            DownloadError::Phoenix(error) => interrupted_error(&error, &kept),
             DownloadError::Disk(error) => failed(error),
         })?;
         fetching.join().map_err(|_| unreadable("the reading thread ended".to_owned()))?;
-        let scopes: Vec<RecordScope> = plan.projects.iter().map(|name| scope_of(name)).collect();
+        let scopes: Vec<RecordScope> = plan.projects.iter().map(|name| project_scope(name)).collect();
         let mut current = None;
         // Only now, with all pages on disk, spans reach the intake.
         let handed_on = kept.finish(|project, span| {
@@ -134,20 +134,24 @@ impl PhoenixSource {
     }
 
     /// Notifies the user that an interrupted download is resumed, and when it began.
-    fn say_taken_up(&self, kept: &ResumableDownload) {
+    fn report_resumption(&self, kept: &ResumableDownload) {
         let began = kept.started_at().and_then(|began| began.round(jiff::Unit::Second).ok());
         let began = began.map(|began| format!(" that began at {began}")).unwrap_or_default();
-        (self.tell)(&format!("{}: taking up the read{began}: {} spans are here already", self.name, kept.span_count()));
+        (self.notify_user)(&format!(
+            "{}: taking up the read{began}: {} spans are here already",
+            self.name,
+            kept.span_count()
+        ));
     }
 }
 
 /// The error of an interrupted download, with a hint that the same command resumes it.
-fn broken_off(error: &PhoenixClientError, kept: &ResumableDownload) -> SourceError {
-    let kept = match kept.is_kept() {
+fn interrupted_error(error: &PhoenixClientError, kept: &ResumableDownload) -> SourceError {
+    let kept = match kept.is_resumable() {
         true => format!("; {} spans are kept, and the same command goes on from there", kept.span_count()),
         false => String::new(),
     };
-    SourceError::Told(format!("{error}{kept}"))
+    SourceError::External(format!("{error}{kept}"))
 }
 
 /// The lists to request, in order. Stored with the download, so that a resumed one requests the same lists.
@@ -180,7 +184,7 @@ impl DownloadPlan {
                 continue;
             }
             let traces = super::traces::select_trace_ids(client, &project.id, selection).await?;
-            plan.lists.extend(traces.chunks(TRACES_AT_ONCE).map(|batch| {
+            plan.lists.extend(traces.chunks(TRACE_IDS_PER_REQUEST).map(|batch| {
                 let ids: String = batch.iter().map(|id| format!("trace_id={}&", percent_encode(id))).collect();
                 SpanListPath { project: number, path: format!("{spans}{ids}") }
             }));
@@ -190,7 +194,7 @@ impl DownloadPlan {
 }
 
 /// Phoenix does not store resources; only the project name is left of them.
-fn scope_of(project: &str) -> RecordScope {
+fn project_scope(project: &str) -> RecordScope {
     let name = AttributeValue::Str(project.to_owned().into());
     let attributes = AttributeList(vec![("openinference.project.name".into(), name)]);
     RecordScope { resource: Arc::new(SpanResource { attributes }), ..RecordScope::default() }
@@ -213,7 +217,7 @@ struct DownloadedPage {
 type PageReceiver = Receiver<Result<DownloadedPage, PhoenixClientError>>;
 
 /// Stores the spans of all pages. The position advances only after the spans of a page are stored.
-fn keep_pages(
+fn store_pages(
     pages: &PageReceiver,
     kept: &mut ResumableDownload,
     intake: &mut RecordIntake<'_>,
@@ -228,7 +232,7 @@ fn keep_pages(
                 return Ok(());
             }
             bytes.clear();
-            encode_span(&phoenix_span(&span), &mut bytes);
+            encode_span(&read_phoenix_span(&span), &mut bytes);
             kept.add_span(project, &bytes)
         });
         // A complete page, since its cursor was found, or not JSON at all.

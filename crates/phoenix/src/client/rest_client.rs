@@ -41,18 +41,18 @@ pub struct PhoenixClientSettings {
 }
 
 /// Separate from the response timeout: a host that does not exist is known sooner.
-const CONNECT: Duration = Duration::from_secs(10);
+const PHOENIX_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout for a response: Phoenix answers no request while it serialises a large page.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
 /// Phoenix's server closes connections that were idle for five seconds. A request on a connection that is being closed
 /// would fail, so ours are dropped earlier.
-const IDLE: Duration = Duration::from_secs(3);
+const MAX_IDLE_TIME: Duration = Duration::from_secs(3);
 /// A restart of Phoenix takes about half a minute.
 pub const DEFAULT_RETRY_TIME: Duration = Duration::from_secs(60);
 /// The first request fails quickly: a wrong address is more probable than a restart.
-const FIRST_GIVE_UP_AFTER: Duration = Duration::from_secs(3);
+const FIRST_RETRY_TIME: Duration = Duration::from_secs(3);
 /// Maximum bytes of lists of projects and of responses to annotations; pages of spans have limits of their own.
-const MAX_ANSWER: usize = 32 << 20;
+const MAX_REST_RESPONSE_BYTES: usize = 32 << 20;
 
 impl PhoenixClient {
     /// Fails only because of settings; nothing is sent yet.
@@ -66,10 +66,10 @@ impl PhoenixClient {
         };
         let timeout = seconds(settings.timeout_s, "timeout_s", DEFAULT_TIMEOUT)?;
         let give_up_after = seconds(settings.retry_s, "retry_s", DEFAULT_RETRY_TIME)?;
-        let http = gradus_http::http_client()
-            .connect_timeout(CONNECT.min(timeout))
+        let http = gradus_http::http_client_builder()
+            .connect_timeout(PHOENIX_CONNECT_TIMEOUT.min(timeout))
             .read_timeout(timeout)
-            .pool_idle_timeout(IDLE)
+            .pool_idle_timeout(MAX_IDLE_TIME)
             .build()
             .map_err(PhoenixSettingsError::HttpClient)?;
         let is_key = |key: &SecretString| HeaderValue::from_str(&format!("Bearer {}", key.expose())).is_ok();
@@ -94,7 +94,7 @@ impl PhoenixClient {
 
     /// The same client with a smaller retry budget, for the first request of a command.
     pub(super) fn with_short_retry(&self) -> PhoenixClient {
-        let give_up_after = self.retry_budget.give_up_after.min(FIRST_GIVE_UP_AFTER);
+        let give_up_after = self.retry_budget.give_up_after.min(FIRST_RETRY_TIME);
         PhoenixClient { retry_budget: RetryBudget { give_up_after, ..self.retry_budget }, ..self.clone() }
     }
 
@@ -104,8 +104,8 @@ impl PhoenixClient {
         path: &str,
         what: &'static str,
     ) -> Result<T, PhoenixClientError> {
-        let answer = self.get_with_limit(path, what, MAX_ANSWER).await?;
-        serde_json::from_slice(&answer.body).map_err(|_| self.not_as_expected(&answer, path, what))
+        let answer = self.get_with_limit(path, what, MAX_REST_RESPONSE_BYTES).await?;
+        serde_json::from_slice(&answer.body).map_err(|_| self.unexpected_response_error(&answer, path, what))
     }
 
     /// GETs a response of up to `limit` bytes. A longer one is [`PhoenixClientError::TooLong`], and is not read to its
@@ -123,7 +123,7 @@ impl PhoenixClient {
             .map_err(|error| self.unanswered_error(error))?;
         // Old versions answer unknown routes with the HTML of their web interface and status 200.
         if answer.status != StatusCode::OK || is_page(&answer) {
-            return Err(self.not_as_expected(&answer, path, what));
+            return Err(self.unexpected_response_error(&answer, path, what));
         }
         Ok(answer)
     }
@@ -136,11 +136,19 @@ impl PhoenixClient {
             let request = self.http.post(format!("{}{path}", self.base));
             self.with_key(request.header(CONTENT_TYPE, "application/json").body(body.clone()))
         };
-        self.retry_budget.send_with_retries(MAX_ANSWER, request).await.map_err(|error| self.unanswered_error(error))
+        self.retry_budget
+            .send_with_retries(MAX_REST_RESPONSE_BYTES, request)
+            .await
+            .map_err(|error| self.unanswered_error(error))
     }
 
     /// The error for a response that is not the expected one.
-    pub(super) fn not_as_expected(&self, answer: &HttpResponse, path: &str, what: &'static str) -> PhoenixClientError {
+    pub(super) fn unexpected_response_error(
+        &self,
+        answer: &HttpResponse,
+        path: &str,
+        what: &'static str,
+    ) -> PhoenixClientError {
         let route = path.split('?').next().unwrap_or_default();
         PhoenixClientError::from_exchange(&self.base, self.key.is_some(), &RestExchange { answer, route, what })
     }

@@ -49,7 +49,7 @@ struct DownloadProgress {
 
 /// Maximum age at which an interrupted download is resumed: an older one is discarded, since the project has changed
 /// too much.
-const GOOD_FOR: Duration = Duration::from_secs(24 * 3600);
+const MAX_RESUME_AGE: Duration = Duration::from_secs(24 * 3600);
 
 impl ResumableDownload {
     /// Resumes the download with this key, or starts it. `fresh` discards an earlier one. Where the folder cannot be
@@ -102,7 +102,7 @@ impl ResumableDownload {
     }
 
     /// Whether the same command would resume this download.
-    pub(super) fn is_kept(&self) -> bool {
+    pub(super) fn is_resumable(&self) -> bool {
         self.folder.is_some() && self.progress.spans > 0
     }
 
@@ -185,7 +185,7 @@ impl DownloadProgress {
         let text = fs::read(folder.join("read.json")).ok()?;
         let known: DownloadProgress = serde_json::from_slice(&text).ok()?;
         let age = jiff::Timestamp::now().duration_since(known.began?);
-        (Duration::try_from(age).ok()? <= GOOD_FOR).then_some(known)
+        (Duration::try_from(age).ok()? <= MAX_RESUME_AGE).then_some(known)
     }
 }
 
@@ -218,7 +218,7 @@ fn remove_stale_downloads(reads: &Path) {
         let folder = entry.path();
         let changed = fs::metadata(folder.join("spans.bin")).and_then(|file| file.modified());
         let age = changed.ok().and_then(|changed| SystemTime::now().duration_since(changed).ok());
-        let is_old = age.is_some_and(|age| age > GOOD_FOR);
+        let is_old = age.is_some_and(|age| age > MAX_RESUME_AGE);
         // Another process still holds the lock.
         let is_free = || File::open(folder.join("lock")).is_ok_and(|lock| lock.try_lock().is_ok());
         if is_old && is_free() {
@@ -277,7 +277,7 @@ mod tests {
             kept.set_plan(&"lists").expect("written");
             kept.add_span(0, b"one").expect("added");
             kept.advance(place("c1")).expect("advanced");
-            assert!(kept.is_kept());
+            assert!(kept.is_resumable());
             was
         };
         assert_eq!([is_taken_up(false), is_taken_up(false), is_taken_up(true)], [false, true, false]);
@@ -318,7 +318,7 @@ mod tests {
         assert!(first.folder.is_some() && second.folder.is_none());
         second.add_span(0, b"one").expect("added");
         second.advance(place("c")).expect("advanced");
-        assert!(!second.is_kept());
+        assert!(!second.is_resumable());
         assert_eq!(all(second), [(0, b"one".to_vec())]);
         let nowhere = ResumableDownload::open(Some(Path::new("/dev/null/x")), 7, "x", false).expect("opened");
         assert!(nowhere.folder.is_none());

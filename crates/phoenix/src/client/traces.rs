@@ -63,7 +63,7 @@ async fn list_trace_ids(client: &PhoenixClient, path: &str) -> Result<Vec<String
     loop {
         let (answer, next) = paging::request_list_page(client, path, cursor.as_deref(), &mut size, WHAT).await?;
         let page: RemoteTracePage =
-            serde_json::from_slice(&answer.body).map_err(|_| client.not_as_expected(&answer, path, WHAT))?;
+            serde_json::from_slice(&answer.body).map_err(|_| client.unexpected_response_error(&answer, path, WHAT))?;
         for entry in page.data {
             let id = entry.trace_id.or(entry.context.map(|context| context.trace_id));
             found.extend(id.filter(|id| known.insert(gradus_core::stable_digest(id.as_bytes()))));

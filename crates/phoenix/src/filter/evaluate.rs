@@ -24,29 +24,35 @@ const VALUES_PER_CHECK: usize = 1024;
 pub(super) fn span_matches_filter(
     filter: &LoweredFilter,
     span: &PhoenixSpan<'_>,
-    around: &dyn SpanFilterContext,
+    filter_facts: &dyn SpanFilterContext,
 ) -> bool {
-    let mut notes: Vec<Vec<FilterableAnnotation>> = Vec::with_capacity(filter.annotations.len());
+    let mut chosen_annotations: Vec<Vec<FilterableAnnotation>> = Vec::with_capacity(filter.annotations.len());
     for (scope, name) in &filter.annotations {
-        notes.push(around.annotations(*scope, name));
+        chosen_annotations.push(filter_facts.annotations(*scope, name));
     }
     // Index of the chosen annotation per name. A name without annotations has the single choice "none".
-    let mut chosen = vec![0; notes.len()];
+    let mut chosen = vec![0; chosen_annotations.len()];
     for _ in 0..MAX_COMBINATIONS {
-        if around.should_stop() {
+        if filter_facts.should_stop() {
             return false;
         }
         let look = FilterEvaluator {
             span,
-            around,
-            notes: notes.iter().zip(&chosen).map(|(notes, at)| notes.get(*at)).collect(),
+            filter_facts,
+            chosen_annotations: chosen_annotations
+                .iter()
+                .zip(&chosen)
+                .map(|(chosen_annotations, at)| chosen_annotations.get(*at))
+                .collect(),
             detail: None,
         };
         if look.evaluate_condition(&filter.condition) == Some(true) {
             return true;
         }
         // Counts through the combinations like an odometer.
-        let Some(next) = (0..notes.len()).find(|place| chosen[*place] + 1 < notes[*place].len()) else {
+        let Some(next) =
+            (0..chosen_annotations.len()).find(|place| chosen[*place] + 1 < chosen_annotations[*place].len())
+        else {
             return false;
         };
         chosen[next] += 1;
@@ -58,8 +64,8 @@ pub(super) fn span_matches_filter(
 /// One span with one chosen annotation per name; none where it has no annotation of that name.
 struct FilterEvaluator<'l> {
     span: &'l PhoenixSpan<'l>,
-    around: &'l dyn SpanFilterContext,
-    notes: Vec<Option<&'l FilterableAnnotation>>,
+    filter_facts: &'l dyn SpanFilterContext,
+    chosen_annotations: Vec<Option<&'l FilterableAnnotation>>,
     /// Inside a loop, the current element.
     detail: Option<&'l CostDetail>,
 }
@@ -85,7 +91,7 @@ impl FilterEvaluator<'_> {
             LoweredCondition::IsNull(value) => Some(self.evaluate_value(value) == SqlValue::Null),
             LoweredCondition::Contains { text, wanted } => {
                 // Texts may be long, and each one is searched.
-                if self.around.should_stop() {
+                if self.filter_facts.should_stop() {
                     return None;
                 }
                 let text = self.evaluate_value(text).into_text()?;
@@ -97,15 +103,15 @@ impl FilterEvaluator<'_> {
                     )),
                 }
             }
-            LoweredCondition::OneOf(value, values) => self.one_of(value, values),
-            LoweredCondition::HasParent => Some(self.around.has_parent()),
-            LoweredCondition::Annotated(place) => Some(self.notes[*place].is_some()),
+            LoweredCondition::OneOf(value, values) => self.evaluate_in_list(value, values),
+            LoweredCondition::HasParent => Some(self.filter_facts.has_parent()),
+            LoweredCondition::Annotated(place) => Some(self.chosen_annotations[*place].is_some()),
             // A boolean field is stored as 1 or 0.
             LoweredCondition::Holds(value) => self.evaluate_value(value).to_number().map(|number| number != 0.0),
             LoweredCondition::Details(reduction, details) => {
                 let wanted = *reduction == LoopReduction::Any;
                 // A component for which the condition is unknown counts as false, in `any` as in `all`.
-                let found = self.over_details(details, |truth| (truth == SqlValue::Number(1.0)) == wanted);
+                let found = self.map_cost_details(details, |truth| (truth == SqlValue::Number(1.0)) == wanted);
                 Some(found.contains(&true) == wanted)
             }
         }
@@ -125,11 +131,15 @@ impl FilterEvaluator<'_> {
     }
 
     /// Maps all components of the cost that satisfy the condition of the loop.
-    fn over_details<T>(&self, details: &CostDetailQuery, make: impl Fn(SqlValue<'_>) -> T) -> Vec<T> {
+    fn map_cost_details<T>(&self, details: &CostDetailQuery, make: impl Fn(SqlValue<'_>) -> T) -> Vec<T> {
         let mut made = Vec::new();
-        for detail in self.around.cost_details() {
-            let look =
-                FilterEvaluator { span: self.span, around: self.around, notes: Vec::new(), detail: Some(&detail) };
+        for detail in self.filter_facts.cost_details() {
+            let look = FilterEvaluator {
+                span: self.span,
+                filter_facts: self.filter_facts,
+                chosen_annotations: Vec::new(),
+                detail: Some(&detail),
+            };
             if look.evaluate_condition(&details.condition) == Some(true) {
                 made.push(make(look.evaluate_value(&details.element)));
             }
@@ -138,7 +148,7 @@ impl FilterEvaluator<'_> {
     }
 
     /// SQL's `IN`: unknown if nothing matches and a comparison was unknown. Lists of texts are a hash lookup.
-    fn one_of(&self, value: &LoweredValue, list: &ValueList) -> SqlTruth {
+    fn evaluate_in_list(&self, value: &LoweredValue, list: &ValueList) -> SqlTruth {
         if list.values.is_empty() {
             return Some(false);
         }
@@ -151,7 +161,7 @@ impl FilterEvaluator<'_> {
         }
         let mut truth = Some(false);
         for (number, other) in list.values.iter().enumerate() {
-            if number % VALUES_PER_CHECK == 0 && self.around.should_stop() {
+            if number % VALUES_PER_CHECK == 0 && self.filter_facts.should_stop() {
                 return None;
             }
             match sql::compare_values(&value, super::ast::FilterComparison::Equal, &self.evaluate_value(other)) {
@@ -188,14 +198,14 @@ impl FilterEvaluator<'_> {
                 number.map_or(SqlValue::Null, SqlValue::Number)
             }),
             LoweredValue::AttributeFlag(path) => self.resolve_attribute(path, |found| {
-                SqlValue::of_truth(match found {
+                SqlValue::from_truth(match found {
                     ResolvedAttribute::Text(text) => sql::parse_true_or_false(text),
                     ResolvedAttribute::Other(value) => sql::as_flag(value),
                     ResolvedAttribute::Number(number) => sql::one_or_zero_as_flag(&number),
                 })
             }),
             LoweredValue::Annotation(place, field) => {
-                self.notes[*place].map_or(SqlValue::Null, |note| field_of(note, *field))
+                self.chosen_annotations[*place].map_or(SqlValue::Null, |note| read_annotation_field(note, *field))
             }
             LoweredValue::Joined(left, right) => {
                 match (self.evaluate_value(left).into_text(), self.evaluate_value(right).into_text()) {
@@ -216,10 +226,12 @@ impl FilterEvaluator<'_> {
             LoweredValue::Negative(value) => {
                 self.evaluate_value(value).to_number().map_or(SqlValue::Null, |number| SqlValue::Number(-number))
             }
-            LoweredValue::Truth(condition) => SqlValue::of_truth(self.evaluate_condition(condition)),
-            LoweredValue::Detail(field) => self.detail.map_or(SqlValue::Null, |detail| detail_field(detail, *field)),
+            LoweredValue::Truth(condition) => SqlValue::from_truth(self.evaluate_condition(condition)),
+            LoweredValue::Detail(field) => {
+                self.detail.map_or(SqlValue::Null, |detail| read_detail_field(detail, *field))
+            }
             LoweredValue::Reduced(reduction, details) => {
-                let found = self.over_details(details, |value| value.to_number());
+                let found = self.map_cost_details(details, |value| value.to_number());
                 let numbers = found.iter().copied().flatten();
                 let reduced = match reduction {
                     // `len` counts components, also those without a value.
@@ -245,7 +257,7 @@ impl FilterEvaluator<'_> {
             AttributeLookup::Text(text) => make(ResolvedAttribute::Text(text)),
             AttributeLookup::Number(number) => make(ResolvedAttribute::Number(number)),
             AttributeLookup::Unknown => {
-                let value = sql::at_path(self.span.attributes(), &path.steps);
+                let value = sql::find_path_value(self.span.attributes(), &path.steps);
                 value.map_or(SqlValue::Null, |value| make(ResolvedAttribute::Other(value)))
             }
         }
@@ -254,7 +266,7 @@ impl FilterEvaluator<'_> {
     /// Columns of Phoenix's table of spans.
     fn read_column(&self, column: SpanColumn) -> SqlValue<'_> {
         let span = self.span.span();
-        let tokens = || self.around.cumulative_tokens();
+        let tokens = || self.filter_facts.cumulative_tokens();
         // Phoenix sums costs with an outer join and `COALESCE(..., 0)`.
         let cost = |cost: Option<f64>| SqlValue::Number(cost.unwrap_or(0.0));
         match column {
@@ -274,19 +286,19 @@ impl FilterEvaluator<'_> {
                 let tokens = tokens();
                 SqlValue::Number(tokens.prompt as f64 + tokens.completion as f64)
             }
-            SpanColumn::TotalCost => cost(self.around.cost().total),
-            SpanColumn::PromptCost => cost(self.around.cost().prompt),
-            SpanColumn::CompletionCost => cost(self.around.cost().completion),
+            SpanColumn::TotalCost => cost(self.filter_facts.cost().total),
+            SpanColumn::PromptCost => cost(self.filter_facts.cost().prompt),
+            SpanColumn::CompletionCost => cost(self.filter_facts.cost().completion),
         }
     }
 }
 
 /// A field of a cost component.
-fn detail_field(detail: &CostDetail, field: DetailField) -> SqlValue<'_> {
+fn read_detail_field(detail: &CostDetail, field: DetailField) -> SqlValue<'_> {
     let number = |number: Option<f64>| number.map_or(SqlValue::Null, SqlValue::Number);
     match field {
         DetailField::TokenType => SqlValue::from_text(detail.token_type.as_str()),
-        DetailField::IsPrompt => SqlValue::of_truth(Some(detail.is_prompt)),
+        DetailField::IsPrompt => SqlValue::from_truth(Some(detail.is_prompt)),
         DetailField::Cost => number(detail.cost),
         DetailField::Tokens => number(detail.tokens),
         DetailField::CostPerToken => number(detail.cost_per_token),
@@ -295,7 +307,7 @@ fn detail_field(detail: &CostDetail, field: DetailField) -> SqlValue<'_> {
 
 /// A field of an annotation. The score is a column with numeric affinity in Phoenix's database, which matters for
 /// comparisons with texts.
-fn field_of(note: &FilterableAnnotation, field: AnnotationField) -> SqlValue<'_> {
+fn read_annotation_field(note: &FilterableAnnotation, field: AnnotationField) -> SqlValue<'_> {
     let text = |text: &'_ Option<String>| text.clone().map_or(SqlValue::Null, SqlValue::from_text);
     match field {
         AnnotationField::Label => text(&note.label),

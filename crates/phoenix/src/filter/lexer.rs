@@ -7,7 +7,7 @@ use super::error::{FilterError, format_excerpt};
 pub(super) struct FilterToken {
     /// In characters, from 1.
     pub(super) at: usize,
-    pub(super) word: FilterTokenKind,
+    pub(super) token_kind: FilterTokenKind,
 }
 
 /// The kind of a token. `End` is always the last one.
@@ -48,12 +48,12 @@ pub(super) fn tokenize_filter(text: &str) -> Result<Vec<FilterToken>, FilterErro
     let mut lexer = FilterLexer { chars: text.chars().collect(), at: 0, open: 0 };
     let mut tokens: Vec<FilterToken> = Vec::new();
     while let Some(token) = lexer.next()? {
-        match (tokens.last_mut().map(|last| &mut last.word), token.word) {
+        match (tokens.last_mut().map(|last| &mut last.token_kind), token.token_kind) {
             (Some(FilterTokenKind::Text(before)), FilterTokenKind::Text(text)) => before.push_str(&text),
-            (_, word) => tokens.push(FilterToken { at: token.at, word }),
+            (_, token_kind) => tokens.push(FilterToken { at: token.at, token_kind }),
         }
     }
-    tokens.push(FilterToken { at: lexer.at + 1, word: FilterTokenKind::End });
+    tokens.push(FilterToken { at: lexer.at + 1, token_kind: FilterTokenKind::End });
     Ok(tokens)
 }
 
@@ -72,16 +72,16 @@ impl FilterLexer {
         let at = self.at + 1;
         let Some(c) = self.peek(0) else { return Ok(None) };
         // A dot begins a number only if a digit follows; otherwise it is attribute access.
-        let word = if c.is_ascii_digit() || (c == '.' && self.peek(1).is_some_and(|c| c.is_ascii_digit())) {
+        let token_kind = if c.is_ascii_digit() || (c == '.' && self.peek(1).is_some_and(|c| c.is_ascii_digit())) {
             self.read_number()?
         } else if c == '\'' || c == '"' {
             FilterTokenKind::Text(self.read_text(false)?)
         } else if begins_name(c) {
-            self.name_or_text()?
+            self.read_name_or_text()?
         } else {
             self.read_mark()?
         };
-        Ok(Some(FilterToken { at, word }))
+        Ok(Some(FilterToken { at, token_kind }))
     }
 
     /// The character `ahead` positions further; none behind the end.
@@ -129,7 +129,7 @@ impl FilterLexer {
     }
 
     /// A name, a keyword, or a string with a prefix. Prefixes other than `u` and `r` are refused.
-    fn name_or_text(&mut self) -> Result<FilterTokenKind, FilterError> {
+    fn read_name_or_text(&mut self) -> Result<FilterTokenKind, FilterError> {
         let start = self.at;
         while self.peek(0).is_some_and(|c| begins_name(c) || c.is_ascii_digit()) {
             self.at += 1;
@@ -162,7 +162,7 @@ impl FilterLexer {
     fn read_number(&mut self) -> Result<FilterTokenKind, FilterError> {
         let start = self.at;
         if self.peek(0) == Some('0') && self.peek(1).is_some_and(|c| "xXoObB".contains(c)) {
-            return self.number_in_base(start);
+            return self.read_number_in_base(start);
         }
         let (mut digits, mut form) = (String::new(), NumberForm::Whole);
         self.read_digits(&mut digits);
@@ -190,7 +190,7 @@ impl FilterLexer {
     }
 
     /// A hexadecimal, octal or binary integer.
-    fn number_in_base(&mut self, start: usize) -> Result<FilterTokenKind, FilterError> {
+    fn read_number_in_base(&mut self, start: usize) -> Result<FilterTokenKind, FilterError> {
         let base = match self.peek(1) {
             Some('x' | 'X') => 16,
             Some('o' | 'O') => 8,

@@ -165,7 +165,9 @@ impl LoopScope<'_> {
             ExpressionKind::Bool(_) => Ok(LoopValueKind::Truth),
             ExpressionKind::None => Ok(LoopValueKind::None),
             ExpressionKind::Attribute(..) if node.root_name() == Some(self.variable) => {
-                parse_detail_field(node, self.variable).map(DetailField::kind).ok_or_else(|| self.no_field(node))
+                parse_detail_field(node, self.variable)
+                    .map(DetailField::kind)
+                    .ok_or_else(|| self.unknown_field_error(node))
             }
             ExpressionKind::And(operands) | ExpressionKind::Or(operands) => {
                 operands.iter().try_for_each(|operand| self.expect_kind(operand, LoopValueKind::Truth))?;
@@ -189,7 +191,7 @@ impl LoopScope<'_> {
                 }
                 Ok(LoopValueKind::Truth)
             }
-            _ => Err(self.no_field(node)),
+            _ => Err(self.unknown_field_error(node)),
         }
     }
 
@@ -245,7 +247,7 @@ impl LoopScope<'_> {
     }
 
     /// Lists the fields that exist.
-    fn no_field(&self, node: &ExpressionNode) -> FilterError {
+    fn unknown_field_error(&self, node: &ExpressionNode) -> FilterError {
         let what = format!(
             "`{}` cannot be used inside this loop; `{}` has .token_type, .is_prompt, .cost, .tokens and .cost_per_token",
             format_excerpt(&node.to_string()),

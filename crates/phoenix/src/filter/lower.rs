@@ -200,7 +200,8 @@ impl FilterLowering {
             return Ok(if is_negated { LoweredCondition::Not(Box::new(one_of)) } else { one_of });
         }
         let (left_kind, right_kind) = (time_kind(left), time_kind(right));
-        let (mut a, mut b) = (self.value_for(left, right_kind)?, self.value_for(right, left_kind)?);
+        let (mut a, mut b) =
+            (self.lower_operand_beside(left, right_kind)?, self.lower_operand_beside(right, left_kind)?);
         uppercase_kind_or_status(&a, &mut b);
         uppercase_kind_or_status(&b, &mut a);
         if let (LoweredValue::Attribute(left), true, LoweredValue::Attribute(right)) = (&a, comparison.is_order(), &b) {
@@ -236,7 +237,7 @@ impl FilterLowering {
         let mut value = self.lower_value(left)?;
         let mut values = Vec::with_capacity(items.len());
         for item in items {
-            let mut item = self.value_for(item, time_kind(left))?;
+            let mut item = self.lower_operand_beside(item, time_kind(left))?;
             uppercase_kind_or_status(&value, &mut item);
             values.push(item);
         }
@@ -257,7 +258,7 @@ impl FilterLowering {
     }
 
     /// A text next to a time is parsed as a time.
-    fn value_for(
+    fn lower_operand_beside(
         &mut self,
         node: &ExpressionNode,
         other: Option<FilterValueKind>,
@@ -391,7 +392,9 @@ impl LoweredValue {
             LoweredValue::Attribute(path) | LoweredValue::AttributeText(path) | LoweredValue::AttributeFlag(path) => {
                 LoweredValue::AttributeNumber(path)
             }
-            LoweredValue::Text(text) => names::number_in(&text).map_or(LoweredValue::Null, LoweredValue::Number),
+            LoweredValue::Text(text) => {
+                names::parse_portable_number(&text).map_or(LoweredValue::Null, LoweredValue::Number)
+            }
             other => LoweredValue::NumberOf(Box::new(other)),
         }
     }

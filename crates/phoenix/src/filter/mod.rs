@@ -115,8 +115,8 @@ impl FilterExpression {
     }
 
     /// Whether the filter is true; unknown counts as false, as in a SQL `WHERE`.
-    pub fn matches(&self, span: &PhoenixSpan<'_>, around: &dyn SpanFilterContext) -> bool {
-        evaluate::span_matches_filter(&self.lowered, span, around)
+    pub fn matches(&self, span: &PhoenixSpan<'_>, filter_facts: &dyn SpanFilterContext) -> bool {
+        evaluate::span_matches_filter(&self.lowered, span, filter_facts)
     }
 }
 

@@ -242,7 +242,7 @@ pub(super) fn is_parent_span(node: &ExpressionNode) -> bool {
 
 /// The number in a text, in the one notation that all databases of Phoenix read alike. None for infinity and
 /// hexadecimal.
-pub(super) fn number_in(text: &str) -> Option<f64> {
+pub(super) fn parse_portable_number(text: &str) -> Option<f64> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     let plain = digits.starts_with(|c: char| c.is_ascii_digit() || c == '.')
         && digits.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'E' | b'+' | b'-'));

@@ -50,30 +50,30 @@ pub(super) fn collect_requirements(filter: &LoweredFilter) -> FilterRequirements
         bounds: derive_bounds(&filter.condition),
         ..FilterRequirements::default()
     };
-    needs.note_condition(&filter.condition);
+    needs.require_for_condition(&filter.condition);
     needs
 }
 
 impl FilterRequirements {
     /// Adds what a condition uses.
-    fn note_condition(&mut self, condition: &LoweredCondition) {
+    fn require_for_condition(&mut self, condition: &LoweredCondition) {
         match condition {
             LoweredCondition::All(conditions) | LoweredCondition::Any(conditions) => {
-                conditions.iter().for_each(|condition| self.note_condition(condition));
+                conditions.iter().for_each(|condition| self.require_for_condition(condition));
             }
-            LoweredCondition::Not(condition) => self.note_condition(condition),
+            LoweredCondition::Not(condition) => self.require_for_condition(condition),
             LoweredCondition::Compare(left, _, right) => {
-                self.note_value(left);
-                self.note_value(right);
+                self.require_for_value(left);
+                self.require_for_value(right);
             }
-            LoweredCondition::IsNull(value) => self.note_value(value),
+            LoweredCondition::IsNull(value) => self.require_for_value(value),
             LoweredCondition::Contains { text, wanted } => {
-                self.note_value(text);
-                self.note_value(wanted);
+                self.require_for_value(text);
+                self.require_for_value(wanted);
             }
             LoweredCondition::OneOf(value, values) => {
-                self.note_value(value);
-                values.values.iter().for_each(|value| self.note_value(value));
+                self.require_for_value(value);
+                values.values.iter().for_each(|value| self.require_for_value(value));
             }
             LoweredCondition::HasParent => self.parent = true,
             LoweredCondition::Details(..) => self.cost_details = true,
@@ -82,7 +82,7 @@ impl FilterRequirements {
     }
 
     /// Adds what a value uses. Cumulative tokens and costs are separate, because a store computes them separately.
-    fn note_value(&mut self, value: &LoweredValue) {
+    fn require_for_value(&mut self, value: &LoweredValue) {
         match value {
             LoweredValue::Column(column) => match column {
                 SpanColumn::SpanKind => self.attributes = true,
@@ -99,11 +99,11 @@ impl FilterRequirements {
                 self.attributes = true;
             }
             LoweredValue::Joined(left, right) | LoweredValue::Arithmetic(_, left, right) => {
-                self.note_value(left);
-                self.note_value(right);
+                self.require_for_value(left);
+                self.require_for_value(right);
             }
-            LoweredValue::NumberOf(value) | LoweredValue::Negative(value) => self.note_value(value),
-            LoweredValue::Truth(condition) => self.note_condition(condition),
+            LoweredValue::NumberOf(value) | LoweredValue::Negative(value) => self.require_for_value(value),
+            LoweredValue::Truth(condition) => self.require_for_condition(condition),
             LoweredValue::Reduced(..) => self.cost_details = true,
             LoweredValue::Detail(_)
             | LoweredValue::Null

@@ -20,13 +20,13 @@ pub(super) fn parse_filter(text: &str) -> Result<ExpressionNode, FilterError> {
     }
     let tokens = tokenize_filter(text)?;
     // Commas and literals are free, see [`MAX_PARTS`].
-    let is_part = |word: &FilterTokenKind| {
+    let is_part = |token_kind: &FilterTokenKind| {
         !matches!(
-            word,
+            token_kind,
             FilterTokenKind::Text(_) | FilterTokenKind::Number(..) | FilterTokenKind::Mark(",") | FilterTokenKind::End
         )
     };
-    let parts = tokens.iter().filter(|token| is_part(&token.word)).count();
+    let parts = tokens.iter().filter(|token| is_part(&token.token_kind)).count();
     if parts > MAX_PARTS {
         return Err(FilterError::TooComplex { parts, limit: MAX_PARTS });
     }
@@ -60,7 +60,7 @@ enum BracketContent {
 impl FilterParser {
     fn peek(&self) -> &FilterTokenKind {
         // The last token is the end, and nothing goes beyond it.
-        &self.tokens[self.next].word
+        &self.tokens[self.next].token_kind
     }
 
     /// Position of the next token, for error messages.
@@ -70,9 +70,9 @@ impl FilterParser {
 
     /// Consumes a token; the end token is never passed.
     fn take_token(&mut self) -> FilterTokenKind {
-        let word = self.tokens[self.next].word.clone();
+        let token_kind = self.tokens[self.next].token_kind.clone();
         self.next = (self.next + 1).min(self.tokens.len() - 1);
-        word
+        token_kind
     }
 
     /// Consumes the mark if it is next.
@@ -155,7 +155,7 @@ impl FilterParser {
         let at = self.position();
         let first = self.parse_sum(depth)?;
         let mut rest = Vec::new();
-        while let Some(comparison) = self.comparison_operator()? {
+        while let Some(comparison) = self.parse_comparison_operator()? {
             rest.push((comparison, self.parse_sum(depth)?));
         }
         match rest.is_empty() {
@@ -165,7 +165,7 @@ impl FilterParser {
     }
 
     /// Consumes a comparison operator, if one follows. `not in` and `is not` are two tokens each.
-    fn comparison_operator(&mut self) -> Result<Option<FilterComparison>, FilterError> {
+    fn parse_comparison_operator(&mut self) -> Result<Option<FilterComparison>, FilterError> {
         let FilterTokenKind::Mark(mark) = *self.peek() else { return Ok(None) };
         let comparison = match mark {
             "==" => FilterComparison::Equal,
@@ -265,7 +265,7 @@ impl FilterParser {
                 ExpressionKind::Subscript(Box::new(node), Box::new(key))
             } else {
                 self.take_token();
-                let (arguments, _) = self.list_until(")", depth)?;
+                let (arguments, _) = self.parse_list_until(")", depth)?;
                 ExpressionKind::Call(Box::new(node), arguments)
             };
             node = ExpressionNode { at, expr };
@@ -285,7 +285,7 @@ impl FilterParser {
             FilterTokenKind::Mark("None") => ExpressionKind::None,
             FilterTokenKind::Mark("[") => {
                 self.take_token();
-                let (mut items, listing) = self.list_until("]", depth)?;
+                let (mut items, listing) = self.parse_list_until("]", depth)?;
                 return match listing {
                     BracketContent::Loop => Ok(items.remove(0)),
                     _ => Ok(ExpressionNode { at, expr: ExpressionKind::List(items) }),
@@ -293,7 +293,7 @@ impl FilterParser {
             }
             FilterTokenKind::Mark("(") => {
                 self.take_token();
-                let (mut items, listing) = self.list_until(")", depth)?;
+                let (mut items, listing) = self.parse_list_until(")", depth)?;
                 return match listing {
                     // Brackets around one expression add no node.
                     BracketContent::Plain if items.len() == 1 => Ok(items.remove(0)),
@@ -316,7 +316,11 @@ impl FilterParser {
     }
 
     /// Expressions up to a closing bracket, and how they are separated.
-    fn list_until(&mut self, close: &str, depth: usize) -> Result<(Vec<ExpressionNode>, BracketContent), FilterError> {
+    fn parse_list_until(
+        &mut self,
+        close: &str,
+        depth: usize,
+    ) -> Result<(Vec<ExpressionNode>, BracketContent), FilterError> {
         let (mut items, mut listing) = (Vec::new(), BracketContent::Plain);
         while !self.eat_mark(close) {
             items.push(self.parse_disjunction(depth)?);

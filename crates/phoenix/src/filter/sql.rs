@@ -30,7 +30,7 @@ impl<'a> SqlValue<'a> {
     }
 
     /// 1, 0 or null, as SQLite represents booleans.
-    pub(super) fn of_truth(truth: SqlTruth) -> SqlValue<'a> {
+    pub(super) fn from_truth(truth: SqlTruth) -> SqlValue<'a> {
         truth.map_or(SqlValue::Null, |truth| SqlValue::Number(f64::from(u8::from(truth))))
     }
 
@@ -47,14 +47,14 @@ impl<'a> SqlValue<'a> {
     pub(super) fn into_text(self) -> Option<Cow<'a, str>> {
         match self {
             SqlValue::Null => None,
-            SqlValue::Number(number) | SqlValue::Score(number) => Some(Cow::Owned(number_text(number))),
+            SqlValue::Number(number) | SqlValue::Score(number) => Some(Cow::Owned(format_sql_number(number))),
             SqlValue::Text(text) => Some(text),
         }
     }
 }
 
 /// The value at a path; none if it does not exist or is null.
-pub(super) fn at_path<'a>(attributes: &'a Map<String, Json>, path: &[AttributePathStep]) -> Option<&'a Json> {
+pub(super) fn find_path_value<'a>(attributes: &'a Map<String, Json>, path: &[AttributePathStep]) -> Option<&'a Json> {
     let (first, rest) = path.split_first()?;
     let AttributePathStep::Key(key) = first else { return None };
     let mut value = attributes.get(key)?;
@@ -74,7 +74,7 @@ pub(super) fn as_text(value: &Json) -> Cow<'_, str> {
         Json::String(text) => Cow::Borrowed(text),
         Json::Bool(value) => Cow::Borrowed(if *value { "1" } else { "0" }),
         Json::Number(number) => match number.as_f64() {
-            Some(real) if number.is_f64() => Cow::Owned(real_text(real)),
+            Some(real) if number.is_f64() => Cow::Owned(format_sql_real(real)),
             _ => Cow::Owned(number.to_string()),
         },
         other => Cow::Owned(other.to_string()),
@@ -138,8 +138,8 @@ pub(super) fn compare_values(left: &SqlValue<'_>, comparison: FilterComparison, 
             text.trim().parse().map_or(Ordering::Greater, |number| compare_floats(number, *score))
         }
         // Without affinity the number is compared as the text that SQLite prints for it.
-        (SqlValue::Text(left), SqlValue::Number(right)) => left.as_ref().cmp(&number_text(*right)),
-        (SqlValue::Number(left), SqlValue::Text(right)) => number_text(*left).as_str().cmp(right),
+        (SqlValue::Text(left), SqlValue::Number(right)) => left.as_ref().cmp(&format_sql_number(*right)),
+        (SqlValue::Number(left), SqlValue::Text(right)) => format_sql_number(*left).as_str().cmp(right),
         (SqlValue::Number(left) | SqlValue::Score(left), SqlValue::Number(right) | SqlValue::Score(right)) => {
             compare_floats(*left, *right)
         }
@@ -239,12 +239,12 @@ fn compare_floats(left: f64, right: f64) -> Ordering {
 }
 
 /// Integers without a decimal point up to the precision of a double.
-fn number_text(number: f64) -> String {
-    if number.fract() == 0.0 && number.abs() < 1e15 { format!("{number:.0}") } else { real_text(number) }
+fn format_sql_number(number: f64) -> String {
+    if number.fract() == 0.0 && number.abs() < 1e15 { format!("{number:.0}") } else { format_sql_real(number) }
 }
 
 /// A REAL as SQLite prints it: 15 significant digits if they suffice, otherwise 17, and always a decimal point.
-fn real_text(number: f64) -> String {
+fn format_sql_real(number: f64) -> String {
     let short = format!("{number:.14e}");
     let written = if short.parse() == Ok(number) { short } else { format!("{number:.16e}") };
     let Some((digits, exponent)) = written.split_once('e') else { return written };

@@ -26,9 +26,9 @@ pub(super) fn check_filter_types(filter: &ExpressionNode) -> Result<(), FilterEr
         | ExpressionKind::Positive(_)
         | ExpressionKind::Arithmetic(..) => {
             check_node(filter)?;
-            return Err(no_condition(filter));
+            return Err(not_a_condition_error(filter));
         }
-        _ => return Err(no_condition(filter)),
+        _ => return Err(not_a_condition_error(filter)),
     }
     check_node(filter)
 }
@@ -175,7 +175,7 @@ fn check_call(
         // `str` of a number would print differently in each database of Phoenix.
         ("str", Some(FilterValueKind::Text) | None, _) => Ok(()),
         ("str", Some(kind), _) => refused(kind, "text"),
-        (_, _, ExpressionKind::Text(text)) if names::number_in(text).is_some() => Ok(()),
+        (_, _, ExpressionKind::Text(text)) if names::parse_portable_number(text).is_some() => Ok(()),
         (_, Some(kind @ (FilterValueKind::Text | FilterValueKind::Bool | FilterValueKind::Time)), _) => {
             refused(kind, "number")
         }
@@ -289,12 +289,12 @@ fn check_pair(left: &ExpressionNode, right: &ExpressionNode) -> Result<(), Filte
 fn require_condition(node: &ExpressionNode) -> Result<(), FilterError> {
     match kind_of(node)? {
         Some(FilterValueKind::Bool) => Ok(()),
-        _ => Err(no_condition(node)),
+        _ => Err(not_a_condition_error(node)),
     }
 }
 
 /// The error for an expression that is not a condition. It shows how the expression would have to be written.
-fn no_condition(node: &ExpressionNode) -> FilterError {
+fn not_a_condition_error(node: &ExpressionNode) -> FilterError {
     let written = format_excerpt(&node.to_string());
     FilterError::meaning(node.at, format!("`{written}` is not a condition; compare it, as in `{written} == ...`"))
 }

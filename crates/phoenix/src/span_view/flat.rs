@@ -18,10 +18,12 @@ fn flatten_object(prefix: &str, object: &Map<String, Json>, budget: &mut PathBud
         let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
         match value {
             Json::Null => {}
-            Json::Object(below) if budget.may_open(&path, below.len()) => {
+            Json::Object(below) if budget.try_open_path(&path, below.len()) => {
                 flatten_object(&path, below, budget, out);
             }
-            Json::Array(items) if items.iter().any(Json::is_object) && budget.may_open(&path, values_inside(items)) => {
+            Json::Array(items)
+                if items.iter().any(Json::is_object) && budget.try_open_path(&path, count_list_values(items)) =>
+            {
                 for (index, item) in items.iter().enumerate() {
                     if let Json::Object(below) = item {
                         flatten_object(&format!("{path}.{index}"), below, budget, out);
@@ -36,7 +38,7 @@ fn flatten_object(prefix: &str, object: &Map<String, Json>, budget: &mut PathBud
 }
 
 /// Counts the values in the objects of a list, which the budget charges.
-pub(super) fn values_inside(items: &[Json]) -> usize {
+pub(super) fn count_list_values(items: &[Json]) -> usize {
     items.iter().filter_map(Json::as_object).map(Map::len).sum()
 }
 

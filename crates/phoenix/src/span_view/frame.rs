@@ -7,7 +7,7 @@ use gradus_core::bounded_json;
 use gradus_core::path_budget::PathBudget;
 
 use super::JSON_TEXTS;
-use super::flat::values_inside;
+use super::flat::count_list_values;
 use super::unflatten::AttributeTree;
 
 /// Regroups the tree of attributes by the names of the convention.
@@ -24,10 +24,12 @@ fn add_object(prefix: &str, object: &Map<String, Json>, budget: &mut PathBudget,
         let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
         let is_json = JSON_TEXTS.iter().any(|name| path.ends_with(name));
         match value {
-            Json::Object(below) if !is_json && budget.may_open(&path, below.len()) => {
+            Json::Object(below) if !is_json && budget.try_open_path(&path, below.len()) => {
                 add_object(&path, below, budget, tree);
             }
-            Json::Array(items) if items.iter().any(Json::is_object) && budget.may_open(&path, values_inside(items)) => {
+            Json::Array(items)
+                if items.iter().any(Json::is_object) && budget.try_open_path(&path, count_list_values(items)) =>
+            {
                 for (index, item) in items.iter().enumerate() {
                     if let Json::Object(below) = item {
                         add_object(&format!("{path}.{index}"), below, budget, tree);
@@ -46,7 +48,7 @@ fn add_object(prefix: &str, object: &Map<String, Json>, budget: &mut PathBudget,
 /// Splits a key into its first name and the rest. A name of the convention counts as one name despite its dots. None if
 /// the key is one name.
 fn split_convention_key(key: &str) -> Option<(&str, &str)> {
-    for name in CONVENTION {
+    for name in CONVENTION_NAMES {
         match key.strip_prefix(name) {
             Some("") => return None,
             Some(rest) if rest.starts_with('.') => return Some((name, &rest[1..])),
@@ -57,7 +59,7 @@ fn split_convention_key(key: &str) -> Option<(&str, &str)> {
 }
 
 /// Names of the OpenInference semantic conventions, longest first, because some are prefixes of others.
-const CONVENTION: &[&str] = &[
+const CONVENTION_NAMES: &[&str] = &[
     "llm.token_count.completion_details.reasoning",
     "llm.token_count.prompt_details.cache_input",
     "llm.token_count.prompt_details.cache_write",
@@ -234,6 +236,6 @@ mod tests {
 
     #[test]
     fn longer_names_come_first() {
-        assert!(CONVENTION.windows(2).all(|two| two[0].len() >= two[1].len()));
+        assert!(CONVENTION_NAMES.windows(2).all(|two| two[0].len() >= two[1].len()));
     }
 }

@@ -4,7 +4,7 @@
 use crate::span_view::synthesized::{SynthesizedAttributes, insert_attribute};
 use serde_json::{Map, Value as Json};
 
-use super::gen_ai_messages::{parse_documents, parse_messages, system_message, tool_schemas};
+use super::gen_ai_messages::{parse_documents, parse_messages, parse_system_message, parse_tool_schemas};
 use super::python::{NonAsciiEscaping, dump_python_json, format_python_float, format_python_str, is_python_truthy};
 use super::{KIND_KEY, SpanKind};
 use gradus_core::bounded_json;
@@ -26,7 +26,7 @@ const REQUEST_PARAMETERS: [(&str, &str); 9] = [
 ];
 
 /// Usage attributes and their OpenInference counterparts. The first two are also summed to a total.
-const TOKENS: [(&str, &str); 4] = [
+const TOKEN_ATTRIBUTES: [(&str, &str); 4] = [
     ("gen_ai.usage.input_tokens", "llm.token_count.prompt"),
     ("gen_ai.usage.output_tokens", "llm.token_count.completion"),
     ("gen_ai.usage.cache_read.input_tokens", "llm.token_count.prompt_details.cache_read"),
@@ -195,19 +195,21 @@ fn map_request(recorded: &GenAiAttributes<'_>, kind: Option<SpanKind>, out: &mut
 
 /// Token counts. The total is only derived if both parts are known.
 fn map_token_usage(recorded: &GenAiAttributes<'_>, out: &mut SynthesizedAttributes) {
-    for (theirs, ours) in TOKENS {
+    for (theirs, ours) in TOKEN_ATTRIBUTES {
         if let Some(count) = recorded.get_count(theirs) {
             insert_attribute(out, ours, count);
         }
     }
-    if let (Some(input), Some(output)) = (recorded.get_count(TOKENS[0].0), recorded.get_count(TOKENS[1].0)) {
+    if let (Some(input), Some(output)) =
+        (recorded.get_count(TOKEN_ATTRIBUTES[0].0), recorded.get_count(TOKEN_ATTRIBUTES[1].0))
+    {
         insert_attribute(out, "llm.token_count.total", input.saturating_add(output));
     }
 }
 
 /// The system prompt is separate in the GenAI convention, and the first message in OpenInference.
 fn map_conversation(recorded: &GenAiAttributes<'_>, out: &mut SynthesizedAttributes) {
-    let system = recorded.json_text("gen_ai.system_instructions").and_then(system_message);
+    let system = recorded.json_text("gen_ai.system_instructions").and_then(parse_system_message);
     let asked = recorded.json_text("gen_ai.input.messages").and_then(|text| parse_messages(text, false));
     let input = system.into_iter().chain(asked.into_iter().flatten());
     for (index, message) in input.enumerate() {
@@ -241,7 +243,7 @@ fn map_response(recorded: &GenAiAttributes<'_>, out: &mut SynthesizedAttributes)
 
 /// Tool definitions of any span; name, arguments and result of tool spans.
 fn map_tools(recorded: &GenAiAttributes<'_>, kind: Option<SpanKind>, out: &mut SynthesizedAttributes) {
-    let schemas = recorded.json_text("gen_ai.tool.definitions").and_then(tool_schemas);
+    let schemas = recorded.json_text("gen_ai.tool.definitions").and_then(parse_tool_schemas);
     for (index, schema) in schemas.into_iter().flatten().enumerate() {
         insert_attribute(
             out,

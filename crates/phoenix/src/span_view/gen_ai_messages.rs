@@ -45,7 +45,7 @@ pub(super) fn parse_messages(text: &str, are_replies: bool) -> Option<Vec<GenAiM
 }
 
 /// The system prompt as a message; none if it has no parts.
-pub(super) fn system_message(text: &str) -> Option<GenAiMessage> {
+pub(super) fn parse_system_message(text: &str) -> Option<GenAiMessage> {
     let Some(Json::Array(items)) = bounded_json::parse_bounded_json(text) else { return None };
     let parts = items.into_iter().map(parse_genai_part).collect::<Option<Vec<GenAiPart>>>()?;
     let message = GenAiMessage { role: "system".to_owned(), name: None, finish_reason: None, parts };
@@ -53,9 +53,9 @@ pub(super) fn system_message(text: &str) -> Option<GenAiMessage> {
 }
 
 /// Tool schemas in the form of the chat completion API.
-pub(super) fn tool_schemas(text: &str) -> Option<Vec<Json>> {
+pub(super) fn parse_tool_schemas(text: &str) -> Option<Vec<Json>> {
     let Some(Json::Array(items)) = bounded_json::parse_bounded_json(text) else { return None };
-    items.into_iter().map(tool_schema).collect()
+    items.into_iter().map(parse_tool_schema).collect()
 }
 
 /// Retrieved documents, each as flat attributes.
@@ -152,11 +152,11 @@ fn parse_message(item: Json, is_reply: bool) -> Option<GenAiMessage> {
 fn parse_genai_part(item: Json) -> Option<GenAiPart> {
     let Json::Object(mut item) = item else { return None };
     let Some(Json::String(kind)) = item.remove("type") else { return None };
-    Some(known_part(&kind, item).unwrap_or(GenAiPart::Other))
+    Some(parse_known_part(&kind, item).unwrap_or(GenAiPart::Other))
 }
 
 /// The fields that the schema of each type requires; none if one is missing or has the wrong type.
-fn known_part(kind: &str, mut item: Map<String, Json>) -> Option<GenAiPart> {
+fn parse_known_part(kind: &str, mut item: Map<String, Json>) -> Option<GenAiPart> {
     match kind {
         "text" => required_text(item.remove("content")).map(GenAiPart::Text),
         "reasoning" => required_text(item.remove("content")).map(GenAiPart::Reasoning),
@@ -187,7 +187,7 @@ fn known_part(kind: &str, mut item: Map<String, Json>) -> Option<GenAiPart> {
 }
 
 /// Type, name, description and parameters of one tool definition.
-fn tool_schema(item: Json) -> Option<Json> {
+fn parse_tool_schema(item: Json) -> Option<Json> {
     let Json::Object(mut item) = item else { return None };
     let kind = match item.remove("type") {
         None => "function".to_owned(),

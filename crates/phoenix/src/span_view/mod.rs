@@ -25,7 +25,7 @@ use gradus_core::bounded_json;
 use gradus_core::span::{AttributeValue, Span, SpanEvent, StatusCode};
 
 pub use span_outline::AttributeLookup;
-pub use time::{iso_time, nanos_to_micros};
+pub use time::{format_iso_time, nanos_to_micros};
 pub use token_totals::cumulative_tokens;
 
 /// The attribute of the span kind in the OpenInference convention.
@@ -78,7 +78,7 @@ impl<'a> PhoenixSpan<'a> {
 
     /// The kind for filters and token sums. Read from the recorded keys where the tree could not give another result.
     pub fn kind(&self) -> SpanKind {
-        *self.kind.get_or_init(|| kind_at_a_glance(self.span).unwrap_or_else(|| self.recorded_kind()))
+        *self.kind.get_or_init(|| kind_from_recorded_keys(self.span).unwrap_or_else(|| self.recorded_kind()))
     }
 
     /// The kind as listings print it: the recorded value, so that `llm` stays `llm`.
@@ -92,7 +92,7 @@ impl<'a> PhoenixSpan<'a> {
 
     /// Attributes as a tree, built on first use.
     pub fn attributes(&self) -> &Map<String, Json> {
-        self.attributes.get_or_init(|| nested_attributes(self.span))
+        self.attributes.get_or_init(|| build_attribute_tree(self.span))
     }
 
     /// Attributes as `GET /v1/projects/P/spans` lists them: dotted keys with indexes, without the kind.
@@ -148,7 +148,7 @@ impl<'a> PhoenixSpan<'a> {
 
     /// Events as listings print them. Log records, which we attach as events with a body, are unknown to Phoenix.
     pub fn events(&self) -> Vec<Json> {
-        self.span.events.iter().filter(|event| event.body.is_none()).map(listed_event).collect()
+        self.span.events.iter().filter(|event| event.body.is_none()).map(event_to_listing).collect()
     }
 
     /// The span as `GET /v1/projects/P/spans` lists it, except for the row id, which belongs to the store.
@@ -158,8 +158,8 @@ impl<'a> PhoenixSpan<'a> {
             "context": {"trace_id": self.span.trace_id.to_string(), "span_id": self.span.span_id.to_string()},
             "span_kind": self.listed_kind(),
             "parent_id": self.span.parent_id.map(|id| id.to_string()),
-            "start_time": iso_time(self.start_us()),
-            "end_time": iso_time(self.end_us()),
+            "start_time": format_iso_time(self.start_us()),
+            "end_time": format_iso_time(self.end_us()),
             "status_code": self.status_code(),
             "status_message": self.span.status.message,
             "attributes": self.flat_attributes(),
@@ -229,7 +229,7 @@ pub fn look_up_path<'j>(attributes: &'j Map<String, Json>, path: &str) -> Option
 }
 
 /// Returns the kind from the recorded keys alone; none if only the tree can decide, as with duplicate or padded keys.
-fn kind_at_a_glance(span: &Span<'_>) -> Option<SpanKind> {
+fn kind_from_recorded_keys(span: &Span<'_>) -> Option<SpanKind> {
     let mut recorded = None;
     for (key, value) in span.attributes.iter() {
         if !key.trim_start_matches(|c: char| c == '.' || c.is_whitespace()).starts_with("openinference") {
@@ -247,7 +247,7 @@ fn kind_at_a_glance(span: &Span<'_>) -> Option<SpanKind> {
 }
 
 /// Builds the tree: synthesised attributes first, then recorded ones, which override them.
-fn nested_attributes(span: &Span<'_>) -> Map<String, Json> {
+fn build_attribute_tree(span: &Span<'_>) -> Map<String, Json> {
     let synthesized = gen_ai::synthesize_attributes(span);
     let mut tree = unflatten::AttributeTree::default();
     let recorded = &span.attributes.0;
@@ -296,7 +296,7 @@ fn stored_value(key: &str, value: &AttributeValue<'_>) -> Json {
 
 /// Of an exception event Phoenix keeps the attributes of the convention, and adds an empty message if it has none.
 /// Other events keep all attributes.
-fn listed_event(event: &SpanEvent<'_>) -> Json {
+fn event_to_listing(event: &SpanEvent<'_>) -> Json {
     let kept = ["exception.type", "exception.message", "exception.escaped", "exception.stacktrace"];
     let mut attributes = Map::new();
     if event.name == "exception" {
@@ -312,7 +312,7 @@ fn listed_event(event: &SpanEvent<'_>) -> Json {
     } else {
         attributes.extend(event.attributes.iter().map(|(key, value)| (key.to_owned(), value.to_json())));
     }
-    json!({"name": event.name, "timestamp": iso_time(nanos_to_micros(event.time_ns)), "attributes": attributes})
+    json!({"name": event.name, "timestamp": format_iso_time(nanos_to_micros(event.time_ns)), "attributes": attributes})
 }
 
 #[cfg(test)]

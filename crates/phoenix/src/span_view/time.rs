@@ -12,7 +12,7 @@ pub fn nanos_to_micros(ns: u64) -> i64 {
 }
 
 /// ISO 8601 as Python's `isoformat` prints it: microseconds only if they are not zero. Empty for times out of range.
-pub fn iso_time(us: i64) -> String {
+pub fn format_iso_time(us: i64) -> String {
     let Ok(timestamp) = Timestamp::from_microsecond(us) else { return String::new() };
     let time = Offset::UTC.to_datetime(timestamp);
     let (date, hour, minute, second) = (time.date(), time.hour(), time.minute(), time.second());
@@ -40,8 +40,8 @@ mod tests {
 
     #[test]
     fn microseconds_are_shown_where_there_are_any() {
-        assert_eq!(iso_time(1_767_268_800_000_000), "2026-01-01T12:00:00+00:00");
-        assert_eq!(iso_time(1_767_268_800_500_000), "2026-01-01T12:00:00.500000+00:00");
-        assert_eq!(iso_time(i64::MAX), "");
+        assert_eq!(format_iso_time(1_767_268_800_000_000), "2026-01-01T12:00:00+00:00");
+        assert_eq!(format_iso_time(1_767_268_800_500_000), "2026-01-01T12:00:00.500000+00:00");
+        assert_eq!(format_iso_time(i64::MAX), "");
     }
 }

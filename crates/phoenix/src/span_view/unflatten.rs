@@ -119,11 +119,11 @@ impl AttributeNode {
             out.insert(prefix.to_owned(), Json::Array(items.collect()));
         } else {
             let mut inside = Map::new();
-            grow_names(names, "", &mut inside);
+            add_named_children(names, "", &mut inside);
             out.insert(prefix.to_owned(), Json::Object(inside));
             return;
         }
-        grow_names(names, prefix, out);
+        add_named_children(names, prefix, out);
     }
 }
 
@@ -133,7 +133,7 @@ fn is_index(segment: &KeySegment, child: &AttributeBranch) -> bool {
 }
 
 /// Adds named children, with the prefix and a dot before their names if there is a prefix.
-fn grow_names(names: Vec<(KeySegment, AttributeBranch)>, prefix: &str, out: &mut Map<String, Json>) {
+fn add_named_children(names: Vec<(KeySegment, AttributeBranch)>, prefix: &str, out: &mut Map<String, Json>) {
     for (segment, child) in names {
         let name = segment.into_name();
         let prefix = if prefix.is_empty() { name } else { format!("{prefix}.{name}") };

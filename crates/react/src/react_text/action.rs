@@ -38,7 +38,7 @@ impl InputBudget {
 
 /// Reads the text after `Action Input:`.
 pub fn read_input(text: &str) -> ActionInput<'_> {
-    let raw = without_ticks(strip_code_fence(text.trim()));
+    let raw = strip_backticks(strip_code_fence(text.trim()));
     let input = |json, defect| ActionInput { raw: Cow::Borrowed(raw), json, defect };
     if raw.is_empty() {
         return input(None, None);
@@ -83,14 +83,14 @@ pub(super) fn read_action(text: &str, has_input: bool) -> ActionForm<'_> {
     if body.starts_with(['{', '['])
         && let Some(json) =
             lenient_json::parse_lenient_json(body).or_else(|| lenient_json::parse_prefix(body).map(|(json, _)| json))
-        && let Some(calls) = calls_in_json(json)
+        && let Some(calls) = read_json_calls(json)
     {
         return ActionForm::Complete(calls);
     }
     if let Some(call) = parse_langchain_call(text) {
         return ActionForm::Complete(vec![call]);
     }
-    if let Some(call) = broken_call(body) {
+    if let Some(call) = parse_broken_call(body) {
         return ActionForm::Complete(vec![call]);
     }
     // The language of a fence is no tool name; the content of the fence may be.
@@ -115,7 +115,7 @@ pub(super) fn read_action(text: &str, has_input: bool) -> ActionForm<'_> {
         return ActionForm::Complete(vec![(Cow::Borrowed(name), input)]);
     }
     match bare_name(first_line) {
-        name if is_tool_name(name) && !is_nothing(name) => ActionForm::Name(name),
+        name if is_tool_name(name) && !is_no_tool_name(name) => ActionForm::Name(name),
         _ => ActionForm::Unreadable,
     }
 }
@@ -128,7 +128,7 @@ fn parse_langchain_call(text: &str) -> Option<(Cow<'_, str>, ActionInput<'_>)> {
 }
 
 /// `{"action": "name", "action_input": ...` whose JSON is broken: the name can still be read.
-fn broken_call(body: &str) -> Option<(Cow<'_, str>, ActionInput<'_>)> {
+fn parse_broken_call(body: &str) -> Option<(Cow<'_, str>, ActionInput<'_>)> {
     if !body.starts_with('{') {
         return None;
     }
@@ -159,7 +159,7 @@ pub(super) fn is_tool_name(name: &str) -> bool {
 }
 
 /// Whether the name is one of those that models write when they want no tool.
-pub(super) fn is_nothing(name: &str) -> bool {
+pub(super) fn is_no_tool_name(name: &str) -> bool {
     ["none", "n/a", "null", "nothing", "no action", "-"].iter().any(|word| name.eq_ignore_ascii_case(word))
 }
 
@@ -171,7 +171,7 @@ fn parse_labeled_call(text: &str) -> Option<(&str, ActionInput<'_>)> {
     let at = head.windows(LABEL.len()).position(|words| words.eq_ignore_ascii_case(LABEL))?;
     let name = bare_name(text.get(..at)?);
     let input = text.get(at + LABEL.len()..)?;
-    (is_tool_name(name) && !is_nothing(name)).then(|| (name, read_input(input)))
+    (is_tool_name(name) && !is_no_tool_name(name)).then(|| (name, read_input(input)))
 }
 
 /// `tool {..}`, also with the object on the lines below, or in a fence there.
@@ -183,7 +183,7 @@ fn parse_object_call(text: &str) -> Option<(&str, ActionInput<'_>)> {
     let fence = before[name.len()..].trim();
     let is_fence = fence.strip_prefix("```").is_some_and(|language| language.chars().all(char::is_alphanumeric));
     let name = bare_name(name);
-    if !(fence.is_empty() || is_fence) || !is_tool_name(name) || is_nothing(name) {
+    if !(fence.is_empty() || is_fence) || !is_tool_name(name) || is_no_tool_name(name) {
         return None;
     }
     Some((name, read_input(text[before.len() - fence.len()..].trim_start())))
@@ -213,13 +213,13 @@ fn parse_python_call(line: &str) -> Option<(&str, ActionInput<'_>)> {
         return None;
     }
     let raw = &line[open + 1..line.len() - 1];
-    let json = super::code::read_arguments(raw).map(named_arguments);
+    let json = super::code::read_arguments(raw).map(unwrap_named_arguments);
     let defect = json.is_none().then_some(TextDefect::MalformedArguments);
     Some((name, ActionInput { raw: Cow::Borrowed(raw), json, defect }))
 }
 
 /// One object in the parentheses holds the arguments by name.
-fn named_arguments(arguments: Json) -> Json {
+fn unwrap_named_arguments(arguments: Json) -> Json {
     let is_alone = arguments.as_object().is_some_and(|object| object.len() == 1);
     match arguments.get("args").and_then(Json::as_array).map(Vec::as_slice) {
         Some([only @ Json::Object(_)]) if is_alone => only.clone(),
@@ -229,7 +229,7 @@ fn named_arguments(arguments: Json) -> Json {
 
 /// `{"action": ..., "action_input": ...}` without a label at the end of the text, bare or in a fence: returns the
 /// text before it and the call. A text that is nothing but `{"name": ..., "arguments": {..}}` is a call as well.
-pub(super) fn ending_call(text: &str) -> Option<(&str, Cow<'static, str>, ActionInput<'static>)> {
+pub(super) fn parse_ending_call(text: &str) -> Option<(&str, Cow<'static, str>, ActionInput<'static>)> {
     let text = text.trim();
     let at = match text.starts_with('{') {
         true => 0,
@@ -247,7 +247,7 @@ pub(super) fn ending_call(text: &str) -> Option<(&str, Cow<'static, str>, Action
     if !is_call || !rest.trim().trim_matches('`').is_empty() {
         return None;
     }
-    let (name, input) = call_in_json(json)?;
+    let (name, input) = read_json_call(json)?;
     Some((before, name, input))
 }
 
@@ -265,26 +265,26 @@ fn is_named_call(json: &Json) -> bool {
 }
 
 /// `{"action": ..., "action_input": ...}`, under the names that prompts use, alone or in a list.
-fn calls_in_json(json: Json) -> Option<Vec<(Cow<'static, str>, ActionInput<'static>)>> {
+fn read_json_calls(json: Json) -> Option<Vec<(Cow<'static, str>, ActionInput<'static>)>> {
     let objects = match json {
         Json::Array(items) if !items.is_empty() => items,
         object @ Json::Object(_) => vec![object],
         _ => return None,
     };
-    objects.into_iter().map(call_in_json).collect()
+    objects.into_iter().map(read_json_call).collect()
 }
 
-fn call_in_json(json: Json) -> Option<(Cow<'static, str>, ActionInput<'static>)> {
+fn read_json_call(json: Json) -> Option<(Cow<'static, str>, ActionInput<'static>)> {
     let Json::Object(mut object) = json else { return None };
     let name = ["action", "tool", "tool_name", "name", "function"].iter().find_map(|key| object.remove(*key))?;
     let name = name.as_str()?.to_owned();
     let keys = ["action_input", "tool_input", "arguments", "input", "parameters", "args"];
     let input = keys.iter().find_map(|key| object.remove(*key)).unwrap_or(Json::Null);
-    Some((Cow::Owned(name), input_in_json(input)))
+    Some((Cow::Owned(name), input_from_json(input)))
 }
 
 /// Reads arguments from an object; they may be JSON encoded as a text.
-pub(super) fn input_in_json(input: Json) -> ActionInput<'static> {
+pub(super) fn input_from_json(input: Json) -> ActionInput<'static> {
     match input {
         Json::String(text) => {
             let read = read_input(&text);
@@ -297,7 +297,7 @@ pub(super) fn input_in_json(input: Json) -> ActionInput<'static> {
 }
 
 /// `` `{..}` ``: arguments between back-ticks.
-fn without_ticks(text: &str) -> &str {
+fn strip_backticks(text: &str) -> &str {
     match text.strip_prefix('`').map(str::trim_start) {
         Some(inside) if inside.starts_with(['{', '[']) => inside.trim_end_matches('`').trim_end(),
         _ => text,

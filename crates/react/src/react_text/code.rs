@@ -21,7 +21,7 @@ pub struct CodeCall<'t> {
 }
 
 /// Splits a reply into the thought before its code and the code: `<code>`, a Python fence, or `Code:`.
-pub fn code_block(text: &str) -> Option<(&str, &str)> {
+pub fn find_code_block(text: &str) -> Option<(&str, &str)> {
     for (open, closes) in [
         ("<code>", ["</code>", "<end_code>"]),
         ("```python\n", ["```", "<end_code>"]),
@@ -49,7 +49,7 @@ fn thought_before(text: &str) -> &str {
 
 /// The calls in a block of code, in the order they are written, without Python's own functions, methods and functions
 /// that the block defines itself.
-pub fn code_calls(code: &str) -> Vec<CodeCall<'_>> {
+pub fn find_code_calls(code: &str) -> Vec<CodeCall<'_>> {
     let bytes = code.as_bytes();
     let mut calls = Vec::new();
     let mut at = 0;
@@ -68,8 +68,13 @@ pub fn code_calls(code: &str) -> Vec<CodeCall<'_>> {
                 let name = &code[start..at];
                 let method = start > 0 && bytes[start - 1] == b'.';
                 let defined = code[..start].trim_end().ends_with("def") || code[..start].trim_end().ends_with("class");
-                if bytes.get(at) == Some(&b'(') && !method && !defined && !is_python_own(name) && !own.contains(name) {
-                    let raw = &code[at + 1..end_of_call(code, at)];
+                if bytes.get(at) == Some(&b'(')
+                    && !method
+                    && !defined
+                    && !is_python_builtin(name)
+                    && !own.contains(name)
+                {
+                    let raw = &code[at + 1..find_call_end(code, at)];
                     budget = budget.saturating_sub(raw.len());
                     if budget == 0 {
                         break;
@@ -132,7 +137,7 @@ pub(super) fn read_arguments(raw: &str) -> Option<Json> {
 }
 
 /// The position of the parenthesis that closes the one at `open`, or the end of the code.
-fn end_of_call(code: &str, open: usize) -> usize {
+fn find_call_end(code: &str, open: usize) -> usize {
     let bytes = code.as_bytes();
     let (mut depth, mut at) = (0usize, open);
     // Maximum bytes of a call that are searched.
@@ -179,7 +184,7 @@ fn skip_string(code: &str, start: usize) -> usize {
     bytes.len()
 }
 
-fn is_python_own(name: &str) -> bool {
+fn is_python_builtin(name: &str) -> bool {
     const OWN: [&str; 64] = [
         "abs",
         "all",
@@ -257,7 +262,7 @@ mod tests {
     #[test]
     fn calls_are_found_with_their_arguments() {
         let code = "x = read_file(repo='o/a', path=\"b\")\nprint(list_issues('o/a', state='open'))\nx.strip()\n# no(call)\nprint('no(call)')";
-        let calls: Vec<_> = code_calls(code).into_iter().map(|call| (call.name, call.arguments)).collect();
+        let calls: Vec<_> = find_code_calls(code).into_iter().map(|call| (call.name, call.arguments)).collect();
         assert_eq!(
             calls,
             vec![
@@ -270,12 +275,12 @@ mod tests {
     #[test]
     fn functions_of_the_code_itself_are_no_tools() {
         let code = "from math import sqrt\ndef fib(n):\n    return fib(n - 1)\nprint(fib(3), sqrt(4), look())";
-        assert_eq!(code_calls(code).iter().map(|call| call.name).collect::<Vec<_>>(), ["look"]);
+        assert_eq!(find_code_calls(code).iter().map(|call| call.name).collect::<Vec<_>>(), ["look"]);
     }
 
     #[test]
     fn calls_and_their_arguments_are_bounded() {
-        assert_eq!(code_calls(&"a()\n".repeat(MAX_CALLS + 5)).len(), MAX_CALLS);
+        assert_eq!(find_code_calls(&"a()\n".repeat(MAX_CALLS + 5)).len(), MAX_CALLS);
         let many = "0,".repeat(MAX_JSON_NODES + 1);
         assert_eq!(read_arguments(&many), None);
         assert!(read_arguments(&many[..2 * MAX_JSON_NODES]).is_some());
@@ -283,14 +288,17 @@ mod tests {
 
     #[test]
     fn arguments_that_are_no_literals_stay_raw() {
-        let calls = code_calls("send(to=name, text=f'{x}')");
+        let calls = find_code_calls("send(to=name, text=f'{x}')");
         assert_eq!((calls[0].raw, &calls[0].arguments), ("to=name, text=f'{x}'", &None));
     }
 
     #[test]
     fn the_thought_before_the_code_is_kept() {
-        assert_eq!(code_block("Thought: I look.\n<code>\nlook()\n"), Some(("I look.", "look()")));
-        assert_eq!(code_block("Thought: I look.\nCode:\n```py\nlook()\n```<end_code>"), Some(("I look.", "look()")));
-        assert_eq!(code_block("no code"), None);
+        assert_eq!(find_code_block("Thought: I look.\n<code>\nlook()\n"), Some(("I look.", "look()")));
+        assert_eq!(
+            find_code_block("Thought: I look.\nCode:\n```py\nlook()\n```<end_code>"),
+            Some(("I look.", "look()"))
+        );
+        assert_eq!(find_code_block("no code"), None);
     }
 }

@@ -2,26 +2,26 @@
 
 use std::borrow::Cow;
 
-const ENTER: &str = "> Entering new ";
-const LEAVE: &str = "> Finished chain";
+const CHAIN_START: &str = "> Entering new ";
+const CHAIN_END: &str = "> Finished chain";
 
 /// Splits a recorded console into runs: one for each outermost chain, without colours and without the chains that
 /// tools started inside. A text without chains is one run.
-pub fn console_runs(text: &str) -> Vec<Cow<'_, str>> {
-    let text = without_colours(text);
-    if !text.contains(ENTER) {
+pub fn split_console_runs(text: &str) -> Vec<Cow<'_, str>> {
+    let text = strip_colour_codes(text);
+    if !text.contains(CHAIN_START) {
         return vec![text];
     }
     let mut runs = vec![String::new()];
     let mut depth = 0usize;
     for line in text.split_inclusive('\n') {
         let mark = line.trim_start();
-        if mark.starts_with(ENTER) {
+        if mark.starts_with(CHAIN_START) {
             depth += 1;
             if depth == 1 && runs.last().is_some_and(|run| !run.trim().is_empty()) {
                 runs.push(String::new());
             }
-        } else if mark.starts_with(LEAVE) {
+        } else if mark.starts_with(CHAIN_END) {
             depth = depth.saturating_sub(1);
         } else if depth <= 1
             && let Some(run) = runs.last_mut()
@@ -34,7 +34,7 @@ pub fn console_runs(text: &str) -> Vec<Cow<'_, str>> {
 }
 
 /// Removes the escape sequences that colour a terminal's text.
-fn without_colours(text: &str) -> Cow<'_, str> {
+fn strip_colour_codes(text: &str) -> Cow<'_, str> {
     if !text.contains("\u{1b}[") {
         return Cow::Borrowed(text);
     }
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn a_recorded_chain_is_read() {
         let text = "\n\n\u{1b}[1m> Entering new AgentExecutor chain...\u{1b}[0m\n\u{1b}[32;1m\u{1b}[1;3m I need to find her age.\nAction: Calculator\nAction Input: 29^0.23\u{1b}[0m\n\n\u{1b}[1m> Entering new LLMMathChain chain...\u{1b}[0m\n29^0.23\nAnswer: 2.16\n\u{1b}[1m> Finished chain.\u{1b}[0m\n\nObservation: \u{1b}[33;1mAnswer: 2.16\u{1b}[0m\nThought:\u{1b}[32;1m I now know.\nFinal Answer: 2.16\u{1b}[0m\n\n\u{1b}[1m> Finished chain.\u{1b}[0m\n";
-        let runs = console_runs(text);
+        let runs = split_console_runs(text);
         assert_eq!(runs.len(), 1);
         let transcript = read_react_transcript(&runs[0]);
         let [step] = transcript.steps.as_slice() else { panic!("{transcript:?}") };
@@ -70,7 +70,7 @@ mod tests {
     fn chains_one_after_the_other_are_runs_of_their_own() {
         let text = "> Entering new AgentExecutor chain...\nFinal Answer: a\n\n> Finished chain.\n> Entering new AgentExecutor chain...\nFinal Answer: b\n> Finished chain.\n";
         let answers: Vec<_> =
-            console_runs(text).iter().map(|run| read_react_transcript(run).answer.map(Cow::into_owned)).collect();
+            split_console_runs(text).iter().map(|run| read_react_transcript(run).answer.map(Cow::into_owned)).collect();
         assert_eq!(answers, [Some("a".to_owned()), Some("b".to_owned())]);
     }
 }

@@ -36,7 +36,7 @@ pub(super) struct LabelledLine {
 const MAX_LABELLED_LINES: usize = 200_000;
 
 /// All lines that begin with a label, in order. Lines in a code fence are only text, unless everything is fenced.
-pub(super) fn labelled_lines(text: &str) -> Vec<LabelledLine> {
+pub(super) fn find_labelled_lines(text: &str) -> Vec<LabelledLine> {
     let mut found = Vec::new();
     let mut fenced = Vec::new();
     let mut start = 0;
@@ -66,7 +66,7 @@ pub(super) fn labelled_lines(text: &str) -> Vec<LabelledLine> {
 }
 
 /// Longest first: `Action Input` before `Action`.
-const WORDS: [(&str, SectionLabel); 23] = [
+const LABEL_WORDS: [(&str, SectionLabel); 23] = [
     ("final answer", SectionLabel::FinalAnswer),
     ("final_answer", SectionLabel::FinalAnswer),
     ("finalanswer", SectionLabel::FinalAnswer),
@@ -126,7 +126,7 @@ fn read_label(line: &str) -> Option<(SectionLabel, Option<u32>, usize)> {
         return Some((SectionLabel::Code, None, line.len() - code.len() - "<code>".len()));
     }
     let bare = line.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, '*' | '_' | '#' | '>'));
-    let (word, label) = WORDS.iter().find(|(word, _)| starts_with_ignoring_case(bare, word))?;
+    let (word, label) = LABEL_WORDS.iter().find(|(word, _)| starts_with_ignoring_case(bare, word))?;
     let written = &bare[..word.len()];
     // Common words must look like a label; only ReAct's own words may be in lower case.
     let common =
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     fn labels(text: &str) -> Vec<(SectionLabel, Option<u32>, &str)> {
-        let lines = labelled_lines(text);
+        let lines = find_labelled_lines(text);
         lines
             .iter()
             .map(|line| (line.label, line.number, text[line.content..].lines().next().unwrap_or("").trim()))

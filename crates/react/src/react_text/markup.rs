@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use serde_json::Value as Json;
 
-use super::action::{ActionInput, InputBudget, input_in_json, read_input};
+use super::action::{ActionInput, InputBudget, input_from_json, read_input};
 use super::{non_empty, split_think};
 use crate::react_text::text_step::{CopyBudget, ReactTranscript, TextStep};
 
@@ -31,13 +31,13 @@ pub(super) fn read_markup_transcript(text: &str) -> Option<ReactTranscript<'_>> 
         rest = behind;
         match kind {
             "tool" => {
-                let (input, behind) = input_element(rest);
+                let (input, behind) = split_input_element(rest);
                 rest = behind;
                 let (tool, input) = (Cow::Borrowed(inside.trim()), inputs.drop_excess_json(read_input(input)));
                 push_markup_step(&mut transcript, said, tool, input, text.len() - rest.len());
             }
             "tool_call" => {
-                if let Some((name, input)) = call_object(inside) {
+                if let Some((name, input)) = parse_call_object(inside) {
                     let input = inputs.drop_excess_json(input);
                     push_markup_step(&mut transcript, said, Cow::Owned(name), input, text.len() - rest.len());
                 }
@@ -96,18 +96,18 @@ fn next_element(text: &str) -> Option<(&str, &'static str, &str, &str)> {
     }
 }
 
-fn input_element(text: &str) -> (&str, &str) {
+fn split_input_element(text: &str) -> (&str, &str) {
     match text.trim_start().strip_prefix("<tool_input>") {
         Some(body) => body.split_once("</tool_input>").unwrap_or((body, "")),
         None => ("", text),
     }
 }
 
-fn call_object(text: &str) -> Option<(String, ActionInput<'_>)> {
+fn parse_call_object(text: &str) -> Option<(String, ActionInput<'_>)> {
     let Some(Json::Object(mut object)) = crate::lenient_json::parse_lenient_json(text) else { return None };
     let name = object.remove("name")?.as_str()?.to_owned();
     let arguments = object.remove("arguments").or_else(|| object.remove("parameters"));
-    Some((name, input_in_json(arguments.unwrap_or_default())))
+    Some((name, input_from_json(arguments.unwrap_or_default())))
 }
 
 #[cfg(test)]

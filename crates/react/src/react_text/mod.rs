@@ -16,8 +16,8 @@ mod transcript;
 
 pub use crate::react_text::text_step::{ReactTranscript, TextStep};
 pub use action::{ActionInput, read_input};
-pub use code::{CodeCall, code_block, code_calls};
-pub use console::console_runs;
+pub use code::{CodeCall, find_code_block, find_code_calls};
+pub use console::split_console_runs;
 pub use reply::{MAX_REPLY_CALLS, TextCall, TextCalls, TextReply, read_text_reply};
 pub use transcript::{read_react_transcript, split_runs, starts_like_observation};
 

@@ -32,7 +32,7 @@ pub struct TextCalls<'t> {
     pub calls: Vec<TextCall<'t>>,
     /// The reply up to the end of this action, without hidden reasoning. The model wrote everything behind it without
     /// having seen the observation.
-    pub kept: &'t str,
+    pub reply_prefix: &'t str,
     /// Whether another action follows.
     pub has_more: bool,
 }
@@ -61,8 +61,8 @@ pub fn read_text_reply(text: &str) -> TextReply<'_> {
             end = step.end;
             calls.push(TextCall::from_step(step));
         }
-        let kept = text[text.len() - body.len()..end].trim();
-        return TextReply::Calls(TextCalls { thought, calls, kept, has_more: steps.peek().is_some() });
+        let reply_prefix = text[text.len() - body.len()..end].trim();
+        return TextReply::Calls(TextCalls { thought, calls, reply_prefix, has_more: steps.peek().is_some() });
     }
     TextReply::Unreadable(match transcript.answer.map(cut_observation) {
         Some(answer) if !answer.is_empty() => return TextReply::Answer(answer),

@@ -26,7 +26,7 @@ fn reads_the_plain_form() {
         TextCalls {
             thought: Some("I look.".into()),
             calls: vec![TextCall { name: "read_file".into(), input: "{\"path\": \"a\"}".into() }],
-            kept: text,
+            reply_prefix: text,
             has_more: false
         }
     );
@@ -69,7 +69,7 @@ fn reads_actions_as_models_write_them() {
         let input = crate::lenient_json::parse_lenient_json(&call(text).input);
         assert_eq!(input, Some(json!({"a": 1})), "{text}");
         assert!(read.thought.is_some_and(|thought| thought.starts_with('t')), "{text}");
-        assert!(!read.kept.contains("Observation"), "{text}");
+        assert!(!read.reply_prefix.contains("Observation"), "{text}");
     }
     for (text, input) in [
         ("Action: get_me", ""),
@@ -94,7 +94,7 @@ fn calls_that_are_written_as_one_action_are_all_made() {
     }
     let text = "<tool_call>{\"name\": \"a\"}</tool_call>\nThen\n<tool_call>{\"name\": \"b\"}</tool_call>";
     assert_eq!((&*call(text).name, calls(text).has_more), ("a", true));
-    assert_eq!(calls(text).kept, "<tool_call>{\"name\": \"a\"}</tool_call>");
+    assert_eq!(calls(text).reply_prefix, "<tool_call>{\"name\": \"a\"}</tool_call>");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn takes_the_first_of_several_actions() {
     let text = "Thought: both\nAction: a\nAction Input: {}\nAction: b\nAction Input: {\"x\": 1}";
     let first = calls(text);
     assert_eq!((&*first.calls[0].name, first.has_more), ("a", true));
-    assert_eq!(first.kept, "Thought: both\nAction: a\nAction Input: {}");
+    assert_eq!(first.reply_prefix, "Thought: both\nAction: a\nAction Input: {}");
 }
 
 #[test]

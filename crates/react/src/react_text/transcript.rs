@@ -9,10 +9,10 @@ use super::TextDefect;
 use crate::result_text::result_text;
 
 use super::action::{
-    ActionForm, ActionInput, InputBudget, ending_call, is_nothing, is_tool_name, read_action, read_input,
+    ActionForm, ActionInput, InputBudget, is_no_tool_name, is_tool_name, parse_ending_call, read_action, read_input,
 };
-use super::code::{code_block, code_calls};
-use super::labels::{LabelledLine, SectionLabel, labelled_lines};
+use super::code::{find_code_block, find_code_calls};
+use super::labels::{LabelledLine, SectionLabel, find_labelled_lines};
 use super::{markup, non_empty, split_think};
 
 /// Reads a ReAct text. Total: any text gives a transcript.
@@ -57,7 +57,7 @@ pub(super) fn fold_transcript(text: &str) -> (ReactTranscript<'_>, TextGaps) {
         }
         folder.add_section(section.line.label, content, next);
     }
-    folder.settle_pending();
+    folder.flush_pending_action();
     let gaps = folder.gaps;
     let labelled = folder.finish();
     if labelled.steps.is_empty() && labelled.answer.is_none() {
@@ -71,7 +71,7 @@ pub(super) fn fold_transcript(text: &str) -> (ReactTranscript<'_>, TextGaps) {
 fn read_unlabeled_call(text: &str) -> Option<ReactTranscript<'_>> {
     markup::read_markup_transcript(text).or_else(|| {
         let (think, body) = split_think(text);
-        let (before, tool, input) = ending_call(body)?;
+        let (before, tool, input) = parse_ending_call(body)?;
         let thought = before.trim();
         let thought = non_empty(thought.strip_prefix("Thought:").unwrap_or(thought));
         let mut folder = TranscriptBuilder { think, thought, action_end: text.len(), ..TranscriptBuilder::default() };
@@ -120,7 +120,7 @@ pub fn split_runs(text: &str) -> Vec<&str> {
 pub fn starts_like_observation(text: &str) -> bool {
     let text = text.trim_start();
     text.starts_with("Observation:") || text.starts_with("Observation\n") || {
-        let lines = labelled_lines(text.lines().next().unwrap_or_default());
+        let lines = find_labelled_lines(text.lines().next().unwrap_or_default());
         matches!(lines.first(), Some(line) if line.label == SectionLabel::Observation)
     }
 }
@@ -133,8 +133,8 @@ struct LabelledSection {
 /// Decides which labelled lines begin a section and which are only text: labels inside arguments, inside a thought or
 /// out of turn.
 fn find_labeled_sections(text: &str) -> Vec<LabelledSection> {
-    let lines = labelled_lines(text);
-    let belongs_to_thought = answers_inside_thoughts(&lines);
+    let lines = find_labelled_lines(text);
+    let belongs_to_thought = mark_answers_in_thoughts(&lines);
     let restarts = mark_restart_lines(&lines);
     let mut turn = SectionTracker {
         numbered: lines.iter().filter(|line| line.number.is_some()).count() * 2 > lines.len(),
@@ -149,10 +149,10 @@ fn find_labeled_sections(text: &str) -> Vec<LabelledSection> {
             continue;
         }
         if line.label == SectionLabel::Code {
-            blocked_until = scanner.end_of_code(line.content);
+            blocked_until = scanner.find_code_end(line.content);
         }
         if matches!(line.label, SectionLabel::ActionInput | SectionLabel::Action) {
-            blocked_until = scanner.end_of_argument(line.content);
+            blocked_until = scanner.find_argument_end(line.content);
         }
         if let Some(open) = sections.last_mut() {
             open.end = line.start;
@@ -171,7 +171,7 @@ fn mark_restart_lines(lines: &[LabelledLine]) -> Vec<bool> {
 
 /// Returns for each line whether it is an answer's label that an action with its input still follows in the same
 /// turn: then the line is part of the thought.
-fn answers_inside_thoughts(lines: &[LabelledLine]) -> Vec<bool> {
+fn mark_answers_in_thoughts(lines: &[LabelledLine]) -> Vec<bool> {
     let mut inside = vec![false; lines.len()];
     let (mut action_ahead, mut input_ahead) = (false, false);
     for (line, inside) in lines.iter().zip(&mut inside).rev() {
@@ -246,7 +246,7 @@ struct ArgumentScanner<'t> {
 
 impl ArgumentScanner<'_> {
     /// The end of the code behind `Code:` or `<code>`; `start` itself if it never ends.
-    fn end_of_code(&mut self, start: usize) -> usize {
+    fn find_code_end(&mut self, start: usize) -> usize {
         let rest = &self.text[start..];
         let trimmed = rest.trim_start();
         let at = start + rest.len() - trimmed.len();
@@ -260,7 +260,7 @@ impl ArgumentScanner<'_> {
     }
 
     /// The end of the bracketed argument at `start`; `start` itself if there is none or it never closes.
-    fn end_of_argument(&mut self, start: usize) -> usize {
+    fn find_argument_end(&mut self, start: usize) -> usize {
         let rest = &self.text[start..];
         let trimmed = rest.trim_start();
         let mut at = start + (rest.len() - trimmed.len());
@@ -286,7 +286,7 @@ impl ArgumentScanner<'_> {
                 (Some(_), _) => {}
                 (None, b'"') => quote = Some(byte),
                 // An apostrophe opens a text only where a value or key can begin.
-                (None, b'\'') if opens_text(&bytes[..index]) => quote = Some(byte),
+                (None, b'\'') if can_open_text(&bytes[..index]) => quote = Some(byte),
                 (None, b'{' | b'[') => depth += 1,
                 (None, b'}' | b']') => {
                     depth -= 1;
@@ -301,7 +301,7 @@ impl ArgumentScanner<'_> {
     }
 }
 
-fn opens_text(before: &[u8]) -> bool {
+fn can_open_text(before: &[u8]) -> bool {
     let last = before.iter().rev().take(64).find(|byte| !byte.is_ascii_whitespace());
     matches!(last, Some(b'{' | b'[' | b',' | b':' | b'('))
 }
@@ -328,11 +328,11 @@ impl<'t> TranscriptBuilder<'t> {
     fn add_section(&mut self, label: SectionLabel, content: &'t str, next: Option<SectionLabel>) {
         match label {
             SectionLabel::Question | SectionLabel::Request => {
-                self.settle_pending();
+                self.flush_pending_action();
                 self.transcript.question = non_empty(content).or(self.transcript.question.take());
             }
             SectionLabel::Thought => {
-                self.settle_pending();
+                self.flush_pending_action();
                 self.unanswered = None;
                 self.add_thought(content);
             }
@@ -345,13 +345,13 @@ impl<'t> TranscriptBuilder<'t> {
                 }
             },
             SectionLabel::Observation => {
-                self.settle_pending();
+                self.flush_pending_action();
                 self.add_observation(content);
             }
-            SectionLabel::End => self.settle_pending(),
+            SectionLabel::End => self.flush_pending_action(),
             SectionLabel::Code => self.add_code(content),
             SectionLabel::FinalAnswer | SectionLabel::Answer => {
-                self.settle_pending();
+                self.flush_pending_action();
                 self.transcript.answer = Some(Cow::Borrowed(content.trim()));
                 self.transcript.last_thought = self.take_thought();
             }
@@ -365,7 +365,7 @@ impl<'t> TranscriptBuilder<'t> {
         }
         self.unanswered = None;
         match read_action(content, next == Some(SectionLabel::ActionInput)) {
-            ActionForm::Name(name) if is_nothing(name) => {}
+            ActionForm::Name(name) if is_no_tool_name(name) => {}
             ActionForm::Name(name) => self.pending = Some(name),
             ActionForm::Complete(calls) => {
                 for (index, (name, input)) in calls.into_iter().enumerate() {
@@ -385,8 +385,8 @@ impl<'t> TranscriptBuilder<'t> {
 
     /// Code calls tools like functions; code that calls none is a step of its interpreter.
     fn add_code(&mut self, content: &'t str) {
-        let code = code_block(content).map_or(content.trim(), |(_, code)| code);
-        let calls = code_calls(code);
+        let code = find_code_block(content).map_or(content.trim(), |(_, code)| code);
+        let calls = find_code_calls(code);
         let answers = calls.iter().any(|call| call.name == "final_answer");
         let mut parallel = false;
         for call in calls {
@@ -410,7 +410,7 @@ impl<'t> TranscriptBuilder<'t> {
     }
 
     /// Adds the pending action as one without input.
-    fn settle_pending(&mut self) {
+    fn flush_pending_action(&mut self) {
         if let Some(name) = self.pending.take() {
             self.push(Cow::Borrowed(name), ActionInput::default(), false);
         }
@@ -421,7 +421,8 @@ impl<'t> TranscriptBuilder<'t> {
         if ["finish", "final_answer", "final answer", "finalanswer"].iter().any(|word| tool.eq_ignore_ascii_case(word))
         {
             self.transcript.last_thought = self.take_thought();
-            self.transcript.answer = Some(answer_of(input)).filter(|answer| !answer.is_empty() && answer != "{}");
+            self.transcript.answer =
+                Some(take_answer_text(input)).filter(|answer| !answer.is_empty() && answer != "{}");
             self.gaps.has_empty_answer |= self.transcript.answer.is_none();
             return;
         }
@@ -493,7 +494,7 @@ impl<'t> TranscriptBuilder<'t> {
     }
 
     fn finish(mut self) -> ReactTranscript<'t> {
-        self.settle_pending();
+        self.flush_pending_action();
         if self.transcript.answer.is_none() {
             let thought = self.take_thought();
             if thought.is_some() && self.transcript.is_react {
@@ -505,7 +506,7 @@ impl<'t> TranscriptBuilder<'t> {
 }
 
 /// The answer in a finishing action: the text itself, or the only argument.
-fn answer_of(input: ActionInput<'_>) -> Cow<'_, str> {
+fn take_answer_text(input: ActionInput<'_>) -> Cow<'_, str> {
     use serde_json::Value as Json;
     match input.json {
         Some(Json::String(text)) => Cow::Owned(text),

@@ -141,11 +141,11 @@ pub fn write_baseline(results: &VersionResults, with_content: bool, out: &mut dy
 
 /// Whether a file begins like a baseline.
 pub fn is_baseline(first_bytes: &[u8]) -> bool {
-    without_mark(first_bytes).trim_ascii_start().starts_with(b"{\"gradus_baseline\":")
+    strip_byte_order_mark(first_bytes).trim_ascii_start().starts_with(b"{\"gradus_baseline\":")
 }
 
 /// Removes the byte order mark that some editors put at the beginning.
-fn without_mark(first_bytes: &[u8]) -> &[u8] {
+fn strip_byte_order_mark(first_bytes: &[u8]) -> &[u8] {
     first_bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(first_bytes)
 }
 
@@ -197,7 +197,7 @@ pub fn read_baseline(mut input: impl BufRead) -> Result<VersionResults, Baseline
     if !is_baseline(&line) {
         return Err(BaselineError::NoBaseline);
     }
-    let first_line = without_mark(&line);
+    let first_line = strip_byte_order_mark(&line);
     /// Only the version: the rest of a newer header may have another format.
     #[derive(Deserialize)]
     struct SchemaOnly {

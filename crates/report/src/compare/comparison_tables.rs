@@ -7,14 +7,14 @@ use gradus_stats::comparison::{
 use super::calibration_table::build_calibration_table;
 use super::task_flips::{TaskFlip, TaskFlips};
 use super::version_comparison::VersionComparison;
-use crate::failure_list::leave_out_values;
+use crate::failure_list::elide_values;
 use crate::report_table::{ReportTable, TableColumn};
 use crate::{format_amount, format_count, format_counted_noun};
 
 /// Maximum number of flips in a table.
 const MAX_SHOWN_FLIPS: usize = 10;
 
-fn column(name: impl Into<String>, is_number: bool) -> TableColumn {
+fn build_column(name: impl Into<String>, is_number: bool) -> TableColumn {
     TableColumn { name: name.into(), is_number }
 }
 
@@ -41,13 +41,13 @@ pub fn build_comparison_tables(comparison: &VersionComparison) -> Vec<ReportTabl
 
 fn build_verdict_table(comparison: &VersionComparison) -> ReportTable {
     let has_pairs = comparison.report.pairs.len() > 1;
-    let mut columns = vec![column("dimension", false)];
+    let mut columns = vec![build_column("dimension", false)];
     if has_pairs {
-        columns.push(column("pair", false));
+        columns.push(build_column("pair", false));
     }
     let (first, second) = if has_pairs { ("before", "after") } else { ("A", "B") };
     let names = [(first, true), (second, true), ("change", true), ("verdict", false), ("", false)];
-    columns.extend(names.map(|(name, is_number)| column(name, is_number)));
+    columns.extend(names.map(|(name, is_number)| build_column(name, is_number)));
     let mut rows = Vec::new();
     for known in &comparison.dimensions {
         let compared: Vec<(&VersionPairComparison, &DimensionComparison)> = comparison
@@ -74,7 +74,7 @@ fn build_verdict_table(comparison: &VersionComparison) -> ReportTable {
             rows.push(row);
         }
         if is_folded {
-            rows.push(fold_unchanged(comparison.title(&known.name), &unchanged, compared.len()));
+            rows.push(build_unchanged_row(comparison.title(&known.name), &unchanged, compared.len()));
         }
     }
     let tests = comparison.report.test_count as u64;
@@ -95,7 +95,7 @@ fn is_unchanged(found: &DimensionComparison) -> bool {
 
 /// Builds one row for all pairs of versions in which no task differs: with five versions, up to ten rows would be
 /// equal.
-fn fold_unchanged(title: &str, unchanged: &[&DimensionComparison], pair_count: usize) -> Vec<String> {
+fn build_unchanged_row(title: &str, unchanged: &[&DimensionComparison], pair_count: usize) -> Vec<String> {
     let pairs = match pair_count - unchanged.len() {
         0 => format!("all {pair_count} pairs"),
         _ => format!("{} other pairs", unchanged.len()),
@@ -131,13 +131,13 @@ fn format_change(found: &DimensionComparison) -> String {
     };
     match found.scale {
         EffectScale::Share => format!("{change} points ({low} to {high})"),
-        EffectScale::Relative if change.starts_with(FACTOR) => format!("{change} ({low} to {high})"),
+        EffectScale::Relative if change.starts_with(FACTOR_SIGN) => format!("{change} ({low} to {high})"),
         EffectScale::Relative => format!("{change} % ({low} to {high})"),
     }
 }
 
 /// The sign before a factor.
-const FACTOR: char = '×';
+const FACTOR_SIGN: char = '×';
 /// Minimum factor that is written as a factor: larger percentages are hard to read.
 const MIN_FACTOR: f64 = 10.0;
 /// Maximum factor that is written out. A larger one only says that the first version needed almost nothing.
@@ -148,8 +148,8 @@ fn format_relative(change: f64) -> String {
     let factor = 1.0 + change;
     match factor {
         _ if factor < MIN_FACTOR || factor.is_nan() => format_signed(100.0 * change),
-        _ if factor < MAX_FACTOR => format!("{FACTOR}{factor:.0}"),
-        _ => format!("{FACTOR}1,000 or more"),
+        _ if factor < MAX_FACTOR => format!("{FACTOR_SIGN}{factor:.0}"),
+        _ => format!("{FACTOR_SIGN}1,000 or more"),
     }
 }
 
@@ -241,17 +241,17 @@ fn build_flip_table(comparison: &VersionComparison, title: &'static str, is_wors
     if rows.is_empty() {
         return None;
     }
-    let mut columns = vec![column("task", false)];
+    let mut columns = vec![build_column("task", false)];
     if has_pairs {
-        columns.push(column("pair", false));
+        columns.push(build_column("pair", false));
     }
     let (first, second) = if has_pairs { ("before", "after") } else { ("A", "B") };
     columns.extend([
-        column("dimension", false),
-        column(first, true),
-        column(second, true),
-        column(format!("run of {first}"), false),
-        column(format!("run of {second}"), false),
+        build_column("dimension", false),
+        build_column(first, true),
+        build_column(second, true),
+        build_column(format!("run of {first}"), false),
+        build_column(format!("run of {second}"), false),
     ]);
     let shown = rows.len() as u64;
     let note =
@@ -264,11 +264,12 @@ fn build_group_table(comparison: &VersionComparison) -> Option<ReportTable> {
     if comparison.failure_groups.is_empty() {
         return None;
     }
-    let mut columns = vec![column("reason", false), column("evaluator", false), column("tool", false)];
-    columns.extend(comparison.versions.iter().map(|version| column(format!("runs of {}", version.letter), true)));
+    let mut columns =
+        vec![build_column("reason", false), build_column("evaluator", false), build_column("tool", false)];
+    columns.extend(comparison.versions.iter().map(|version| build_column(format!("runs of {}", version.letter), true)));
     let rows = comparison.failure_groups.iter().take(MAX_SHOWN_FLIPS).map(|group| {
         let mut row = vec![
-            leave_out_values(&group.reason),
+            elide_values(&group.reason),
             group.evaluator.clone(),
             group.tool.clone().unwrap_or_else(|| "–".to_owned()),
         ];

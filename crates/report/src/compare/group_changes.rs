@@ -43,7 +43,7 @@ pub(super) fn find_group_changes(
         let selected: HashSet<&str> = runs.map(|run| run.trajectory_id.as_str()).collect();
         let (all, groups) = (selected.len() as u64, group_failures(reader, &selected)?);
         for group in groups {
-            let key = find_same_change(&changes, &group).unwrap_or_else(|| group.key.clone());
+            let key = find_matching_group_key(&changes, &group).unwrap_or_else(|| group.key.clone());
             let change = changes.entry(key).or_insert_with(|| FailureGroupChange {
                 key: group.key,
                 evaluator: group.evaluator,
@@ -64,7 +64,7 @@ pub(super) fn find_group_changes(
 
 /// Returns the key under which another version has the same group: its own, or that of a similar reason in other
 /// words.
-fn find_same_change(changes: &BTreeMap<String, FailureGroupChange>, group: &FailureGroup) -> Option<String> {
+fn find_matching_group_key(changes: &BTreeMap<String, FailureGroupChange>, group: &FailureGroup) -> Option<String> {
     if changes.contains_key(&group.key) || group.rule.is_some() {
         return None;
     }

@@ -8,7 +8,7 @@ use gradus_eval::run::{EvaluatorRecord, RunManifest, RunState};
 use gradus_eval::scale::ScoreScale;
 
 use super::version_results::{
-    RunValues, ScoreTally, ScoredDimension, TaskKey, UNFLAGGED, VersionHeader, VersionResults,
+    RunValues, ScoreTally, ScoredDimension, TaskKey, UNFLAGGED_PREFIX, VersionHeader, VersionResults,
 };
 use crate::{TrialMeasurement, TrialResult, index_trials};
 
@@ -66,7 +66,7 @@ impl<'m> VersionResultsBuilder<'m> {
         for at in &notices {
             let known = &evaluators[*at];
             dimensions.push(ScoredDimension {
-                name: format!("{UNFLAGGED}{}", known.name),
+                name: format!("{UNFLAGGED_PREFIX}{}", known.name),
                 title: format!("{}, not flagged", known.title),
                 worst: 0.0,
                 best: 1.0,
@@ -214,7 +214,7 @@ fn add_trial_scores(trial: &TrialMeasurement, dimensions: &[ScoredDimension], sc
 fn notices_only(evaluator: &EvaluatorRecord) -> bool {
     let metric =
         MetricResult { name: evaluator.name.clone(), judge: evaluator.judge.clone(), ..MetricResult::default() };
-    metric.is_flags_of_rules()
+    metric.is_from_flagging_rules()
 }
 
 /// The beginning of a request, on one line. It is escaped where it is printed.

@@ -16,7 +16,7 @@ use super::compared_calibration::{ComparedCalibration, collect_calibrations, des
 use super::group_changes::{FailureGroupChange, find_group_changes};
 use super::pairing_keys::{PairingKeys, version_letter};
 use super::task_flips::{TaskFlips, add_flip_paths, find_task_flips};
-use super::version_results::{RunValues, ScoredDimension, UNFLAGGED, VersionResults};
+use super::version_results::{RunValues, ScoredDimension, UNFLAGGED_PREFIX, VersionResults};
 use crate::format_counted_noun;
 
 /// The document that `gradus compare --json` writes.
@@ -153,7 +153,7 @@ impl VersionComparison {
             versions: versions.iter().zip(letters).map(|(results, letter)| describe_version(results, letter)).collect(),
             task_mix: describe_task_mix(versions, &keys),
             uncompared: describe_uncompared(versions, &scored),
-            without_steps: find_lost_steps(versions),
+            without_steps: find_versions_without_steps(versions),
             mismatches: describe_mismatches(versions),
             dimensions: titles.map(|(name, title)| DimensionTitle { name, title }).collect(),
             report,
@@ -251,9 +251,9 @@ fn collect_dimensions(versions: &[VersionResults]) -> Vec<ScoredDimension> {
     }
     // Rules that only notice mistakes are compared by what they did not flag, if all versions were judged by such rules.
     let is_everywhere = |name: &str| versions.iter().all(|results| results.find_dimension(name).is_some());
-    all.retain(|dimension| match dimension.name.starts_with(UNFLAGGED) {
+    all.retain(|dimension| match dimension.name.starts_with(UNFLAGGED_PREFIX) {
         true => is_everywhere(&dimension.name),
-        false => !is_everywhere(&format!("{UNFLAGGED}{}", dimension.name)),
+        false => !is_everywhere(&format!("{UNFLAGGED_PREFIX}{}", dimension.name)),
     });
     // The outcome of runs comes first.
     all.sort_by_key(|dimension| dimension.name != OUTCOME);
@@ -273,7 +273,7 @@ fn has_usage(usage: &UsageDimension, results: &VersionResults) -> bool {
 
 /// Returns the letters of later versions without any steps, if the first version has steps. Trials that were not
 /// graded have no step count.
-fn find_lost_steps(versions: &[VersionResults]) -> Vec<String> {
+fn find_versions_without_steps(versions: &[VersionResults]) -> Vec<String> {
     let most_steps =
         |results: &VersionResults| results.tasks.values().flat_map(|task| &task.runs).filter_map(|run| run.steps).max();
     if versions.first().and_then(most_steps).unwrap_or_default() == 0 {
@@ -401,7 +401,7 @@ fn describe_mismatches(versions: &[VersionResults]) -> Vec<String> {
 pub fn find_mismatches(first: &[ScoredDimension], second: &[ScoredDimension]) -> Vec<String> {
     let mut found = Vec::new();
     // The share that rules did not flag is derived from the dimension itself.
-    for dimension in first.iter().filter(|dimension| !dimension.name.starts_with(UNFLAGGED)) {
+    for dimension in first.iter().filter(|dimension| !dimension.name.starts_with(UNFLAGGED_PREFIX)) {
         let Some(other) = second.iter().find(|other| other.name == dimension.name) else { continue };
         if dimension.judge != other.judge {
             found.push(format!("{}: judged by {} and by {}", dimension.name, dimension.judge, other.judge));

@@ -9,7 +9,7 @@ use gradus_eval::scale::ScoreScale;
 use serde::{Deserialize, Serialize};
 
 /// Prefix of the name of a dimension: the share of questions that no rule flagged.
-pub(super) const UNFLAGGED: &str = "unflagged.";
+pub(super) const UNFLAGGED_PREFIX: &str = "unflagged.";
 
 /// One version of an agent.
 #[derive(Clone, Debug, PartialEq)]
@@ -196,15 +196,15 @@ impl RunValues {
                 (own, other) => own.or(other),
             };
         }
-        self.steps = add_known(self.steps, other.steps, |own, other| own + other);
-        self.tokens = add_known(self.tokens, other.tokens, |own, other| own + other);
-        self.cost_usd = add_known(self.cost_usd, other.cost_usd, |own, other| own + other);
+        self.steps = merge_options(self.steps, other.steps, |own, other| own + other);
+        self.tokens = merge_options(self.tokens, other.tokens, |own, other| own + other);
+        self.cost_usd = merge_options(self.cost_usd, other.cost_usd, |own, other| own + other);
         // Not added: the called agent works while the caller waits.
-        self.seconds = add_known(self.seconds, other.seconds, f64::max);
+        self.seconds = merge_options(self.seconds, other.seconds, f64::max);
     }
 }
 
-fn add_known<T: Copy>(own: Option<T>, other: Option<T>, add: fn(T, T) -> T) -> Option<T> {
+fn merge_options<T: Copy>(own: Option<T>, other: Option<T>, add: fn(T, T) -> T) -> Option<T> {
     match (own, other) {
         (Some(own), Some(other)) => Some(add(own, other)),
         (own, other) => own.or(other),

@@ -6,16 +6,16 @@ pub use crate::number_text::{filter_finite, format_count, format_counted_noun, f
 use gradus_stats::interval::ConfidenceInterval;
 
 /// A no-break space between a number and its unit, so that no line breaks there.
-const SPACE: char = '\u{a0}';
+const NO_BREAK_SPACE: char = '\u{a0}';
 
 /// `87.3 %`
 pub fn format_percent(share: f64) -> String {
-    format!("{:.1}{SPACE}%", 100.0 * share)
+    format!("{:.1}{NO_BREAK_SPACE}%", 100.0 * share)
 }
 
 /// `82.1 – 91.0 %`
 pub fn format_percent_interval(interval: ConfidenceInterval) -> String {
-    format!("{:.1}{SPACE}–{SPACE}{:.1}{SPACE}%", 100.0 * interval.low, 100.0 * interval.high)
+    format!("{:.1}{NO_BREAK_SPACE}–{NO_BREAK_SPACE}{:.1}{NO_BREAK_SPACE}%", 100.0 * interval.low, 100.0 * interval.high)
 }
 
 /// `3.25`
@@ -25,7 +25,7 @@ pub fn format_score(score: f64) -> String {
 
 /// `2.81 – 3.60`
 pub fn format_score_interval(interval: ConfidenceInterval) -> String {
-    format!("{:.2}{SPACE}–{SPACE}{:.2}", interval.low, interval.high)
+    format!("{:.2}{NO_BREAK_SPACE}–{NO_BREAK_SPACE}{:.2}", interval.low, interval.high)
 }
 
 /// A mean: `87.3 %` of shares, `3.25` on another scale.

@@ -6,15 +6,15 @@ use serde::de::IgnoredAny;
 
 use gradus_core::visible::{make_printable, printable_line};
 
-use crate::failure_list::leave_out_values;
+use crate::failure_list::elide_values;
 
 /// Maximum characters of a block of text; the rest is cut with a note.
 pub const MAX_CHARS: usize = 4_000;
 /// Maximum characters of a name, a label or an id.
-const MAX_LINE: usize = 200;
+const MAX_DISPLAY_LINE_CHARS: usize = 200;
 /// Maximum nesting of JSON that is indented. Deeper JSON is shown unchanged: indentation would make it quadratically
 /// long.
-const MAX_DEPTH: usize = 24;
+const MAX_INDENTED_DEPTH: usize = 24;
 
 /// A text that may have been cut.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -27,10 +27,10 @@ pub struct DisplayText {
 /// A name, a label or an id: one line, at most 200 characters, with an ellipsis if it was cut.
 pub fn format_display_line(text: &str) -> String {
     // Cut before and after: spelling out control characters makes a text longer, and the work must be bounded first.
-    let folded = printable_line(split_first_chars(text, 2 * MAX_LINE).0);
-    match split_first_chars(&folded, MAX_LINE) {
+    let folded = printable_line(split_first_chars(text, 2 * MAX_DISPLAY_LINE_CHARS).0);
+    match split_first_chars(&folded, MAX_DISPLAY_LINE_CHARS) {
         (start, true) => format!("{start}…"),
-        (_, false) if split_first_chars(text, 2 * MAX_LINE).1 => format!("{folded}…"),
+        (_, false) if split_first_chars(text, 2 * MAX_DISPLAY_LINE_CHARS).1 => format!("{folded}…"),
         _ => folded,
     }
 }
@@ -57,7 +57,7 @@ pub fn format_display_json(text: &str) -> DisplayText {
 
 /// Indents valid JSON without cutting it. `None` if it is not a JSON object or array, is nested too deep, or grows
 /// beyond four times its length.
-pub fn whole_json(text: &str) -> Option<String> {
+pub fn indent_whole_json(text: &str) -> Option<String> {
     let most = 4 * text.len() + 4 * MAX_CHARS;
     let is_json = text.trim_start().starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(text).is_ok();
     is_json.then(|| indent_json(text, most)).flatten().filter(|moved| moved.len() <= most)
@@ -105,20 +105,20 @@ fn indent_json(json: &str, most: usize) -> Option<String> {
                     out.push(end);
                 } else {
                     depth += 1;
-                    if depth > MAX_DEPTH {
+                    if depth > MAX_INDENTED_DEPTH {
                         return None;
                     }
-                    new_line(&mut out, depth);
+                    push_indented_line_break(&mut out, depth);
                 }
             }
             '}' | ']' => {
                 depth = depth.saturating_sub(1);
-                new_line(&mut out, depth);
+                push_indented_line_break(&mut out, depth);
                 out.push(c);
             }
             ',' => {
                 out.push(c);
-                new_line(&mut out, depth);
+                push_indented_line_break(&mut out, depth);
             }
             ':' => out.push_str(": "),
             c if c.is_ascii_whitespace() => {}
@@ -131,14 +131,14 @@ fn indent_json(json: &str, most: usize) -> Option<String> {
     Some(out)
 }
 
-fn new_line(out: &mut String, depth: usize) {
+fn push_indented_line_break(out: &mut String, depth: usize) {
     out.push('\n');
     out.extend(std::iter::repeat_n("  ", depth));
 }
 
 /// The reason of a failure group on one line.
 pub fn format_reason_line(reason: &str) -> String {
-    format_display_line(&leave_out_values(reason))
+    format_display_line(&elide_values(reason))
 }
 
 #[cfg(test)]
@@ -174,14 +174,17 @@ mod tests {
     #[test]
     fn all_of_a_long_json_is_moved_in() {
         let long = format!("{{\"all\": [{}1]}}", "{\"a\":1},".repeat(2_000));
-        let moved = whole_json(&long).unwrap();
+        let moved = indent_whole_json(&long).unwrap();
         assert_eq!(moved.lines().filter(|line| line.trim() == "\"a\": 1").count(), 2_000);
         let bare: String = moved.chars().filter(|c| !c.is_whitespace()).collect();
         assert_eq!(bare, long.replace(' ', ""));
-        assert_eq!([whole_json("{oops"), whole_json("12"), whole_json(&"[".repeat(99_999))], [None, None, None]);
+        assert_eq!(
+            [indent_whole_json("{oops"), indent_whole_json("12"), indent_whole_json(&"[".repeat(99_999))],
+            [None, None, None]
+        );
         // Much of it would be spaces.
         let deep = format!("{}{}1{}", "[".repeat(20), "1,".repeat(50_000), "]".repeat(20));
-        assert_eq!(whole_json(&deep), None);
+        assert_eq!(indent_whole_json(&deep), None);
     }
 
     #[test]

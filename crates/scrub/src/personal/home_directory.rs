@@ -54,7 +54,7 @@ pub(crate) fn find_user_names(text: &str, add: &mut impl FnMut(Range<usize>)) {
         if text[whole.start()..].starts_with('/') && !is_path_start(text, whole.start()) {
             continue;
         }
-        let span = name.start()..name.start() + name_length(text, name.range());
+        let span = name.start()..name.start() + user_name_length(text, name.range());
         let name = &text[span.clone()];
         if !name.is_empty() && !SERVICE_ACCOUNTS.contains(&name.to_ascii_lowercase().as_str()) {
             add(span);
@@ -82,7 +82,7 @@ fn is_path_start(text: &str, at: usize) -> bool {
 
 /// Returns the length of a user name. A name with spaces (Windows) ends at the next separator; without one, at the
 /// first space. A full stop at the end of a sentence is not included.
-fn name_length(text: &str, span: Range<usize>) -> usize {
+fn user_name_length(text: &str, span: Range<usize>) -> usize {
     let name = &text[span.clone()];
     let has_separator = matches!(text.as_bytes().get(span.end), Some(b'\\' | b'/'));
     let name = if has_separator { name } else { name.split(' ').next().unwrap_or(name) };

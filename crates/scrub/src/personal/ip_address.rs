@@ -21,7 +21,7 @@ fn compile(pattern: &str) -> Regex {
 pub(crate) fn find_ip_addresses(text: &str, include_reserved: bool, add: &mut impl FnMut(Range<usize>)) {
     for found in IPV4.find_iter(text) {
         let Ok(address) = found.as_str().parse::<Ipv4Addr>() else { continue };
-        if is_alone(text, found.range())
+        if is_standalone_address(text, found.range())
             && !is_version(text, found.range(), address)
             && (include_reserved || !is_reserved_v4(address) && !is_large_network(text, found.range()))
         {
@@ -30,7 +30,7 @@ pub(crate) fn find_ip_addresses(text: &str, include_reserved: bool, add: &mut im
     }
     for found in IPV6.find_iter(text) {
         let Ok(address) = found.as_str().parse::<Ipv6Addr>() else { continue };
-        if is_alone(text, found.range())
+        if is_standalone_address(text, found.range())
             && has_address_shape(found.as_str())
             && (include_reserved || !is_reserved_v6(address) && !is_large_network(text, found.range()))
         {
@@ -45,7 +45,7 @@ fn is_large_network(text: &str, span: Range<usize>) -> bool {
     byte_at(text, span.end) == Some(b'/') && (address.ends_with(".0.0") || address.ends_with("::"))
 }
 
-fn is_alone(text: &str, span: Range<usize>) -> bool {
+fn is_standalone_address(text: &str, span: Range<usize>) -> bool {
     let is_before = byte_before(text, span.start).is_none_or(|byte| {
         let is_escape = text_before(text, span.start, 2).starts_with('\\') && matches!(byte, b'n' | b't' | b'r');
         is_escape

@@ -18,7 +18,7 @@ pub struct AlertCondition {
     /// Length of the period before now that is measured.
     pub window: Duration,
     /// Measurements from a smaller sample neither fire nor resolve the alert.
-    pub floor: Option<MinSampleSize>,
+    pub min_sample: Option<MinSampleSize>,
 }
 
 /// A comparison operator with its right-hand side.
@@ -50,9 +50,9 @@ pub struct MinSampleSize {
 /// can correct the file without the documentation. Texts from the file are truncated before they are repeated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConditionError {
-    #[error("nothing says what to watch; write a name first, as in '{EXAMPLE}'")]
+    #[error("nothing says what to watch; write a name first, as in '{FALLBACK_CONDITION_EXAMPLE}'")]
     NoSubject,
-    #[error("there is no metric {name:?}{}; there are {}; an example: '{EXAMPLE}'", format_suggestion(.nearest), list_metric_names(.evaluators))]
+    #[error("there is no metric {name:?}{}; there are {}; an example: '{FALLBACK_CONDITION_EXAMPLE}'", format_suggestion(.nearest), list_metric_names(.evaluators))]
     Subject { name: String, nearest: Option<String>, evaluators: Vec<String> },
     #[error("{subject} has to be compared with < <= > or >=, as in '{example}'")]
     NoComparison { subject: String, example: String },
@@ -77,9 +77,9 @@ pub enum ConditionError {
 }
 
 /// Shown if the metric is unknown, so that no example of that metric can be given.
-const EXAMPLE: &str = "failure_rate > 5% over 1h, at least 50 questions";
+const FALLBACK_CONDITION_EXAMPLE: &str = "failure_rate > 5% over 1h, at least 50 questions";
 /// Maximum number of characters of the written text that an error repeats.
-const SHOWN: usize = 60;
+const MAX_SHOWN_TEXT_CHARS: usize = 60;
 
 fn format_suggestion(nearest: &Option<String>) -> String {
     nearest.as_ref().map(|name| format!(" (did you mean {name}?)")).unwrap_or_default()
@@ -98,7 +98,7 @@ fn list_metric_names(evaluators: &[String]) -> String {
 /// Truncates text of the file, which may contain anything, so that a message stays on one line.
 fn truncate_for_error(text: &str) -> String {
     let text = text.trim();
-    match text.char_indices().nth(SHOWN) {
+    match text.char_indices().nth(MAX_SHOWN_TEXT_CHARS) {
         Some((end, _)) => format!("{}...", &text[..end]),
         None => text.to_owned(),
     }
@@ -118,22 +118,23 @@ impl AlertCondition {
         let bar = parse_bar(&subject, compared)?;
         let example = subject.example_condition();
         let tail = tail.ok_or_else(|| ConditionError::NoWindow { example: example.clone() })?;
-        let (window, floor) = match tail.split_once(',') {
-            Some((window, floor)) => (window, Some(floor)),
+        let (window, min_sample) = match tail.split_once(',') {
+            Some((window, min_sample)) => (window, Some(min_sample)),
             None => (tail, None),
         };
         let window = parse_duration(window.trim())
             .ok_or_else(|| ConditionError::Window { found: truncate_for_error(window), example })?;
-        let floor = floor.map(|floor| parse_floor(&subject, floor)).transpose()?;
-        Ok(AlertCondition { subject, bar, window, floor })
+        let min_sample = min_sample.map(|min_sample| parse_min_sample(&subject, min_sample)).transpose()?;
+        Ok(AlertCondition { subject, bar, window, min_sample })
     }
 
     /// Formats a measured value. Where rounding would make it look equal to the threshold, it gets more digits: "0.800
     /// is below 0.8" would read as a mistake.
-    pub fn show_measured(&self, value: f64) -> String {
-        let shown = self.subject.show_measured(value);
-        let seems_equal =
-            self.bar.is_some_and(|bar| value != bar.threshold && shown == self.subject.show_measured(bar.threshold));
+    pub fn format_measured_value(&self, value: f64) -> String {
+        let shown = self.subject.format_measured_value(value);
+        let seems_equal = self
+            .bar
+            .is_some_and(|bar| value != bar.threshold && shown == self.subject.format_measured_value(bar.threshold));
         match self.subject {
             AlertMetric::Evaluator { .. } if seems_equal => format!("{value:.5}"),
             AlertMetric::FailureRate | AlertMetric::ErrorRate if seems_equal => {
@@ -145,9 +146,9 @@ impl AlertCondition {
 
     /// Returns the minimum sample size. Without `at least` it is 1, because an empty sample has no mean. For the cost
     /// it is 0: no trajectories cost 0 dollars, which is a valid measurement.
-    pub fn least_count(&self) -> u64 {
+    pub fn min_sample_count(&self) -> u64 {
         let default = u64::from(self.subject != AlertMetric::CostPerHour);
-        self.floor.map_or(default, |floor| floor.count)
+        self.min_sample.map_or(default, |min_sample| min_sample.count)
     }
 }
 
@@ -201,7 +202,7 @@ fn parse_bar(subject: &AlertMetric, compared: &str) -> Result<Option<AlertThresh
 }
 
 /// Parses the part behind the comma: ` at least 30 steps`.
-fn parse_floor(subject: &AlertMetric, text: &str) -> Result<MinSampleSize, ConditionError> {
+fn parse_min_sample(subject: &AlertMetric, text: &str) -> Result<MinSampleSize, ConditionError> {
     let example = subject.example_condition();
     if *subject == AlertMetric::CostPerHour {
         return Err(ConditionError::NeedlessFloor { subject: subject.to_string(), example });
@@ -209,8 +210,8 @@ fn parse_floor(subject: &AlertMetric, text: &str) -> Result<MinSampleSize, Condi
     // One word more than a valid text has, so that extra words are noticed without collecting all of them.
     let words: Vec<&str> = text.split_whitespace().take(5).collect();
     let (count, unit) = match words.as_slice() {
-        [at, least, count] if is_at_least(at, least) => (*count, None),
-        [at, least, count, unit] if is_at_least(at, least) => (*count, Some(*unit)),
+        [at, least, count] if is_at_least_phrase(at, least) => (*count, None),
+        [at, least, count, unit] if is_at_least_phrase(at, least) => (*count, Some(*unit)),
         _ => return Err(ConditionError::Floor { found: truncate_for_error(text), example }),
     };
     let not_understood =
@@ -230,7 +231,7 @@ fn parse_floor(subject: &AlertMetric, text: &str) -> Result<MinSampleSize, Condi
     }
 }
 
-fn is_at_least(at: &str, least: &str) -> bool {
+fn is_at_least_phrase(at: &str, least: &str) -> bool {
     at.eq_ignore_ascii_case("at") && least.eq_ignore_ascii_case("least")
 }
 
@@ -301,7 +302,7 @@ impl fmt::Display for AlertCondition {
             write!(f, " {} {}", bar.comparison.symbol(), self.subject.format_value(bar.threshold))?;
         }
         write!(f, " over {}", format_duration(self.window))?;
-        if let Some(MinSampleSize { count, unit }) = self.floor {
+        if let Some(MinSampleSize { count, unit }) = self.min_sample {
             write!(f, ", at least {count}")?;
             if let Some(unit) = unit {
                 write!(f, " {}", unit.name_for(count))?;

@@ -30,7 +30,7 @@ fn reads_every_form() {
     let condition = read("thought_to_tool < 0.8 over 1h, at least 30 steps");
     assert_eq!(condition.subject, thought_to_tool());
     assert_eq!(condition.bar, Some(AlertThreshold { comparison: ThresholdComparison::Less, threshold: 0.8 }));
-    assert_eq!((condition.window.as_secs(), condition.least_count()), (3_600, 30));
+    assert_eq!((condition.window.as_secs(), condition.min_sample_count()), (3_600, 30));
 
     for (text, written) in [
         ("failure_rate>5% over 15m", "failure_rate > 0.05 over 15m"),
@@ -51,8 +51,8 @@ fn reads_every_form() {
 
 #[test]
 fn little_data_is_none_but_no_cost_is_a_cost() {
-    assert_eq!(read("error_rate > 0 over 1h").least_count(), 1);
-    assert_eq!(read("cost_per_hour > 1 over 1h").least_count(), 0);
+    assert_eq!(read("error_rate > 0 over 1h").min_sample_count(), 1);
+    assert_eq!(read("cost_per_hour > 1 over 1h").min_sample_count(), 0);
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn every_example_is_right() {
         let subject = AlertMetric::from_name(text, &EVALUATORS).expect("a subject");
         assert_eq!(read(&subject.example_condition()).subject, subject);
     }
-    read(EXAMPLE);
+    read(FALLBACK_CONDITION_EXAMPLE);
 }
 
 fn condition() -> impl Strategy<Value = AlertCondition> {
@@ -119,16 +119,17 @@ fn condition() -> impl Strategy<Value = AlertCondition> {
         Just(AlertMetric::UnseenTool),
     ];
     let comparison = prop::sample::select(ThresholdComparison::ALL.as_slice());
-    let floor = prop::option::of((1u64.., any::<bool>()));
-    (subject, comparison, 0.000_001f64..0.999_999, 1.0f64..1e9, 1u64..31_000_000, floor).prop_map(
-        |(subject, comparison, share, factor, window_s, floor)| {
+    let min_sample = prop::option::of((1u64.., any::<bool>()));
+    (subject, comparison, 0.000_001f64..0.999_999, 1.0f64..1e9, 1u64..31_000_000, min_sample).prop_map(
+        |(subject, comparison, share, factor, window_s, min_sample)| {
             let (low, high) = subject.value_range();
             let threshold = if high.is_finite() { low + share * (high - low) } else { share * factor };
             let bar = (subject != AlertMetric::UnseenTool).then_some(AlertThreshold { comparison, threshold });
             let unit = subject.units().first().copied();
-            let floor = floor.zip(unit);
-            let floor = floor.map(|((count, named), unit)| MinSampleSize { count, unit: named.then_some(unit) });
-            AlertCondition { subject, bar, window: Duration::from_secs(window_s), floor }
+            let min_sample = min_sample.zip(unit);
+            let min_sample =
+                min_sample.map(|((count, named), unit)| MinSampleSize { count, unit: named.then_some(unit) });
+            AlertCondition { subject, bar, window: Duration::from_secs(window_s), min_sample }
         },
     )
 }
@@ -154,9 +155,9 @@ proptest! {
 #[test]
 fn a_value_is_told_from_the_threshold_that_it_misses() {
     let condition = read("thought_to_tool < 0.95 over 1h");
-    assert_eq!(condition.show_measured(0.7125), "0.713");
-    assert_eq!(condition.show_measured(320.0 / 337.0), "0.94955");
-    assert_eq!(condition.show_measured(0.95), "0.950");
+    assert_eq!(condition.format_measured_value(0.7125), "0.713");
+    assert_eq!(condition.format_measured_value(320.0 / 337.0), "0.94955");
+    assert_eq!(condition.format_measured_value(0.95), "0.950");
     let condition = read("failure_rate > 5% over 1h");
-    assert_eq!([0.05004, 0.1].map(|value| condition.show_measured(value)), ["5.0040%", "10.0%"]);
+    assert_eq!([0.05004, 0.1].map(|value| condition.format_measured_value(value)), ["5.0040%", "10.0%"]);
 }

@@ -78,7 +78,7 @@ impl Default for DeliverySettings {
 /// failed.
 #[derive(Debug, thiserror::Error)]
 #[error("no HTTPS here: {}; check the system's certificates", gradus_http::root_cause(.0))]
-pub struct StartError(#[source] reqwest::Error);
+pub struct DispatcherStartError(#[source] reqwest::Error);
 
 /// Accepts notices from any thread and delivers them on the runtime that it was started in. Dropping it aborts
 /// deliveries in progress; `drain` completes them first.
@@ -103,11 +103,12 @@ struct DeliveryContext {
 }
 
 impl DeliveryContext {
-    fn new(settings: DeliverySettings) -> Result<DeliveryContext, StartError> {
+    fn new(settings: DeliverySettings) -> Result<DeliveryContext, DispatcherStartError> {
         let timeout = settings.request_timeout;
         Ok(DeliveryContext {
-            http: webhook::build_webhook_client(timeout).map_err(StartError)?,
-            guarded_http: webhook::build_guarded_client(timeout, settings.guard.clone()).map_err(StartError)?,
+            http: webhook::build_webhook_client(timeout).map_err(DispatcherStartError)?,
+            guarded_http: webhook::build_guarded_client(timeout, settings.guard.clone())
+                .map_err(DispatcherStartError)?,
             counters: DeliveryCounters::default(),
             health: TargetHealthRegistry::default(),
             settings,
@@ -117,7 +118,7 @@ impl DeliveryContext {
 
 impl NoticeDispatcher {
     /// Has to be called inside a tokio runtime, which then runs the deliveries.
-    pub fn start(settings: DeliverySettings) -> Result<NoticeDispatcher, StartError> {
+    pub fn start(settings: DeliverySettings) -> Result<NoticeDispatcher, DispatcherStartError> {
         let shared = Arc::new(DeliveryContext::new(settings)?);
         Ok(NoticeDispatcher { shared, runtime: Handle::current(), lanes: Mutex::default() })
     }

@@ -21,12 +21,12 @@ pub use crate::alert::measurement::{AlertExample, AlertMeasurement};
 pub use condition::{AlertCondition, AlertThreshold, ConditionError, MinSampleSize, ThresholdComparison};
 pub(crate) use deliver::TargetGuard;
 pub use deliver::{
-    DeliveryCounts, DeliverySettings, KindCounts, NoticeDispatcher, StartError, TargetFailure, TargetHealth,
+    DeliveryCounts, DeliverySettings, DispatcherStartError, KindCounts, NoticeDispatcher, TargetFailure, TargetHealth,
     TargetRefusal, TestDelivery, deliver_test_notice,
 };
-pub use notice::{AlertNotice, NoticeKind, SCHEMA};
+pub use notice::{AlertNotice, NOTICE_SCHEMA_VERSION, NoticeKind};
 pub use rule::{AlertRule, AlertRuleError, AlertSection, AlertSettingError, ClearingThreshold};
-pub use score_watch::{FALSE_ALARMS, ScoreWatch};
+pub use score_watch::{MAX_FALSE_ALARM_PROBABILITY, ScoreWatch};
 pub use state::{AlertState, advance_alert_state};
 pub use stored_rule::{StoredAlertRule, export_rules_toml};
 pub use subject::{AlertMetric, AlertableEvaluator, LatencyPercentile, SampleUnit};

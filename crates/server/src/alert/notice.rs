@@ -6,7 +6,7 @@
 //!
 //! | field | what |
 //! |---|---|
-//! | `schema` | [`SCHEMA`] |
+//! | `schema` | [`NOTICE_SCHEMA_VERSION`] |
 //! | `kind` | `fired`, `reminder`, `resolved`, or `test` for a notice that somebody asked for |
 //! | `rule` | the rule's name |
 //! | `project` | the rule's project, or null for all |
@@ -27,12 +27,12 @@ use super::rule::AlertRule;
 use crate::alert::measurement::{AlertExample, AlertMeasurement};
 
 /// The version of the JSON form.
-pub const SCHEMA: u32 = 1;
+pub const NOTICE_SCHEMA_VERSION: u32 = 1;
 /// Maximum numbers of examples, unseen tools and characters of a text in a notice, so that it is readable and a queue
 /// of notices stays small.
 const MAX_EXAMPLES: usize = 10;
-const MAX_UNSEEN: usize = 50;
-const MAX_TEXT: usize = 500;
+const MAX_NOTICE_UNSEEN_TOOLS: usize = 50;
+const MAX_NOTICE_TEXT_CHARS: usize = 500;
 
 /// A message about one change or reminder of a rule. It copies what it shows from the rule, so that a reload of the
 /// settings does not change notices that are queued. The fields are those of the JSON form above.
@@ -87,9 +87,9 @@ impl AlertNotice {
         at: Timestamp,
     ) -> AlertNotice {
         let AlertMeasurement { value, count, mut unseen, .. } = measured;
-        unseen.truncate(MAX_UNSEEN);
+        unseen.truncate(MAX_NOTICE_UNSEEN_TOOLS);
         for name in &mut unseen {
-            *name = one_line(name, MAX_TEXT);
+            *name = collapse_to_line(name, MAX_NOTICE_TEXT_CHARS);
         }
         AlertNotice {
             kind,
@@ -100,7 +100,7 @@ impl AlertNotice {
             threshold: rule.condition.bar.map(|bar| bar.threshold),
             clear_at: rule.clears_at(),
             value,
-            value_text: rule.condition.show_measured(value),
+            value_text: rule.condition.format_measured_value(value),
             count,
             unseen,
             since,
@@ -118,7 +118,7 @@ impl AlertNotice {
     pub fn add_examples(&mut self, examples: impl Iterator<Item = AlertExample>) {
         let room = MAX_EXAMPLES.saturating_sub(self.examples.len());
         self.examples.extend(examples.take(room).map(|mut example| {
-            example.summary = one_line(&example.summary, MAX_TEXT);
+            example.summary = collapse_to_line(&example.summary, MAX_NOTICE_TEXT_CHARS);
             example
         }));
     }
@@ -137,7 +137,7 @@ impl AlertNotice {
             })
         });
         json!({
-            "schema": SCHEMA,
+            "schema": NOTICE_SCHEMA_VERSION,
             "kind": self.kind.name(),
             "rule": self.rule,
             "project": self.project,
@@ -159,10 +159,10 @@ impl AlertNotice {
 /// `{base_url}/traces/{trace_id}#step-N`, with `?trajectory=` where the trace contains several trajectories.
 pub(super) fn build_example_url(base_url: Option<&str>, example: &AlertExample) -> Option<String> {
     let mut url = format!("{}/traces/", base_url?.trim_end_matches('/'));
-    push_id(&mut url, &example.trace_id);
+    push_encoded_id(&mut url, &example.trace_id);
     if !example.trajectory_id.is_empty() && example.trajectory_id != example.trace_id {
         url.push_str("?trajectory=");
-        push_id(&mut url, &example.trajectory_id);
+        push_encoded_id(&mut url, &example.trajectory_id);
     }
     if let Some(step) = example.step_index {
         url.push_str(&format!("#step-{step}"));
@@ -172,7 +172,7 @@ pub(super) fn build_example_url(base_url: Option<&str>, example: &AlertExample) 
 
 /// Percent-encodes everything but the unreserved characters of RFC 3986. Ids are usually hexadecimal, but a source may
 /// use any text.
-fn push_id(url: &mut String, id: &str) {
+fn push_encoded_id(url: &mut String, id: &str) {
     for byte in id.bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => url.push(char::from(byte)),
@@ -182,7 +182,7 @@ fn push_id(url: &mut String, id: &str) {
 }
 
 /// Collapses white space and control characters to single spaces and truncates to `longest` characters.
-pub(super) fn one_line(text: &str, longest: usize) -> String {
+pub(super) fn collapse_to_line(text: &str, longest: usize) -> String {
     let mut line = String::new();
     // Reads a bounded part only: a recorded text may be megabytes of spaces.
     let mut letters = text.chars().take(8 * longest).map(|c| if c.is_control() { ' ' } else { c });
@@ -253,10 +253,10 @@ pub(super) mod tests {
 
     #[test]
     fn long_texts_are_cut() {
-        assert_eq!(one_line("  a \n\t b\u{1b}[31m  ", 20), "a b [31m");
-        assert_eq!(one_line("abcdef", 6), "abcdef");
-        assert_eq!(one_line("abcdefg", 6), "abcde…");
-        assert_eq!(one_line(&" ".repeat(1 << 20), 6), "");
+        assert_eq!(collapse_to_line("  a \n\t b\u{1b}[31m  ", 20), "a b [31m");
+        assert_eq!(collapse_to_line("abcdef", 6), "abcdef");
+        assert_eq!(collapse_to_line("abcdefg", 6), "abcde…");
+        assert_eq!(collapse_to_line(&" ".repeat(1 << 20), 6), "");
         let notice = notice(AlertMeasurement::default(), vec![example(&"x".repeat(9_000)); 99]);
         assert_eq!((notice.examples.len(), notice.examples[0].summary.chars().count()), (10, 500));
     }

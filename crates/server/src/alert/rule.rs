@@ -3,12 +3,12 @@
 use std::fmt;
 use std::time::Duration;
 
-use gradus_host::child_environment::find_invalid_name;
+use gradus_host::child_environment::find_invalid_variable_name;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::condition::{AlertCondition, AlertThreshold, ConditionError};
-use super::subject::{AlertMetric, AlertableEvaluator, without_noise};
+use super::subject::{AlertMetric, AlertableEvaluator, round_to_nine_decimals};
 use super::target::{AlertTarget, WebhookUrl, WebhookUrlError};
 use gradus_core::duration_text::parse_duration;
 
@@ -46,7 +46,7 @@ pub struct AlertSection {
     #[schemars(extend("x-type" = "number or text", "x-default-text" = "ten percent beyond the threshold"))]
     pub clear_at: Option<ClearingThreshold>,
     /// Minimum time between two notices.
-    #[schemars(extend("x-type" = "duration", "x-default" = COOL_DOWN))]
+    #[schemars(extend("x-type" = "duration", "x-default" = DEFAULT_COOL_DOWN))]
     pub cool_down: Option<String>,
     /// Receives the notice as JSON. `gradus config show` shows scheme and host only.
     #[schemars(extend("x-type" = "URL", "x-trust" = "yes", "x-secret" = "url"))]
@@ -83,15 +83,15 @@ pub enum ClearingThreshold {
 }
 
 /// Default of `cool_down`.
-const COOL_DOWN: &str = "30m";
+const DEFAULT_COOL_DOWN: &str = "30m";
 /// Maximum length of a name. Names are used in logs, headings of messages and the environment of a command.
-const MAX_NAME: usize = 100;
+const MAX_RULE_NAME_CHARS: usize = 100;
 
 /// Why an `[[alert]]` table is not a rule. The message is one line that names the rule, since a file may have many.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AlertRuleError {
     /// The rule has no usable name, so the message cannot name it.
-    #[error("an alert's name has 1 to {MAX_NAME} characters on one line, as in name = \"tool choice\"")]
+    #[error("an alert's name has 1 to {MAX_RULE_NAME_CHARS} characters on one line, as in name = \"tool choice\"")]
     Name,
     /// Boxed to keep the `Result` of a valid rule small.
     #[error("alert {rule:?}: {}: {error}", .error.key())]
@@ -106,7 +106,7 @@ pub enum AlertRuleError {
 /// may contain secrets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AlertSettingError {
-    #[error("a project's name has 1 to {MAX_NAME} characters on one line")]
+    #[error("a project's name has 1 to {MAX_RULE_NAME_CHARS} characters on one line")]
     Project,
     #[error(transparent)]
     Condition(ConditionError),
@@ -158,17 +158,17 @@ impl AlertRule {
     ) -> Result<AlertRule, AlertRuleError> {
         let AlertSection { name, project, when, clear_at, cool_down, webhook, slack, command, env } = section;
         let name = name.trim().to_owned();
-        if !is_name(&name) {
+        if !is_rule_name(&name) {
             return Err(AlertRuleError::Name);
         }
         let wrong = |error: AlertSettingError| AlertRuleError::Setting { rule: name.clone(), error: Box::new(error) };
-        if project.as_deref().is_some_and(|project| !is_name(project)) {
+        if project.as_deref().is_some_and(|project| !is_rule_name(project)) {
             return Err(wrong(AlertSettingError::Project));
         }
         let condition = AlertCondition::parse(&when, known_evaluators)
             .map_err(|error| wrong(AlertSettingError::Condition(error)))?;
         let clear_at = clear_at.map(|clear_at| read_clear_at(&condition, &clear_at)).transpose().map_err(wrong)?;
-        let text = cool_down.unwrap_or_else(|| COOL_DOWN.to_owned());
+        let text = cool_down.unwrap_or_else(|| DEFAULT_COOL_DOWN.to_owned());
         let Some(cool_down) = parse_duration(text.trim()) else {
             return Err(wrong(AlertSettingError::CoolDown { text }));
         };
@@ -188,7 +188,7 @@ impl AlertRule {
             if !is_program || words.iter().any(|word| word.contains('\0')) {
                 return Err(wrong(AlertSettingError::Command));
             }
-            if let Some(name) = find_invalid_name(&env) {
+            if let Some(name) = find_invalid_variable_name(&env) {
                 return Err(wrong(AlertSettingError::Variable { name: name.to_owned() }));
             }
             targets.push(AlertTarget::Command { words, env });
@@ -213,8 +213,8 @@ impl AlertRule {
 }
 
 /// Whether a text is a valid name: one line, not blank, without control characters, of bounded length.
-fn is_name(text: &str) -> bool {
-    !text.trim().is_empty() && text.chars().count() <= MAX_NAME && !text.chars().any(char::is_control)
+fn is_rule_name(text: &str) -> bool {
+    !text.trim().is_empty() && text.chars().count() <= MAX_RULE_NAME_CHARS && !text.chars().any(char::is_control)
 }
 
 /// Returns the default: a tenth of the distance from the worst possible value to the threshold, on the good side of
@@ -222,7 +222,7 @@ fn is_name(text: &str) -> bool {
 fn default_clear_at(subject: &AlertMetric, bar: &AlertThreshold) -> f64 {
     let (low, high) = subject.value_range();
     let margin = 0.1 * (bar.threshold - low);
-    without_noise(match bar.comparison.is_below() {
+    round_to_nine_decimals(match bar.comparison.is_below() {
         false => bar.threshold - margin,
         // A tenth above 0.95 exceeds the largest possible share and could never be reached, so the distance is at
         // most half of what is left.

@@ -3,7 +3,7 @@
 //!
 //! The mean of a window that is compared every few seconds crosses any threshold near it by chance, sooner or later.
 //! This watch may be checked after every trajectory: while the mean stays on the good side, the probability that it
-//! ever fires is [`FALSE_ALARMS`] at most.
+//! ever fires is [`MAX_FALSE_ALARM_PROBABILITY`] at most.
 
 use gradus_stats::sequential::{MonitorDirection, MonitorSettings, ScoreMonitor};
 use serde::{Deserialize, Serialize};
@@ -12,9 +12,9 @@ use super::rule::AlertRule;
 use super::subject::AlertMetric;
 
 /// The probability of a false alarm between two resets.
-pub const FALSE_ALARMS: f64 = 0.01;
+pub const MAX_FALSE_ALARM_PROBABILITY: f64 = 0.01;
 /// Number of trajectories in the window of the monitor's interval, which is not used here.
-const WINDOW: u64 = 200;
+const MONITOR_WINDOW: u64 = 200;
 
 /// The watch of one rule. It is stored between two evaluations.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,8 +38,8 @@ impl ScoreWatch {
         let settings = MonitorSettings {
             bar: (bar.threshold - worst) / (best - worst),
             direction: if bar.comparison.is_below() { MonitorDirection::Below } else { MonitorDirection::Above },
-            alpha: FALSE_ALARMS,
-            window: WINDOW,
+            alpha: MAX_FALSE_ALARM_PROBABILITY,
+            window: MONITOR_WINDOW,
         };
         let monitor = ScoreMonitor::new(settings).ok()?;
         let (condition, project) = (rule.condition.to_string(), rule.project.clone());
@@ -47,7 +47,7 @@ impl ScoreWatch {
     }
 
     /// Whether the watch was started for the present version of this rule.
-    pub fn is_of(&self, rule: &AlertRule) -> bool {
+    pub fn is_for_rule(&self, rule: &AlertRule) -> bool {
         self.condition == rule.condition.to_string() && self.project == rule.project
     }
 
@@ -148,7 +148,7 @@ mod tests {
         assert!(watch.is_proven() && watch.count() == 20, "a score outside of the scale does not count");
         let read: ScoreWatch = serde_json::from_str(&serde_json::to_string(&watch).unwrap()).unwrap();
         assert_eq!(read, watch);
-        assert!(read.is_of(&rule_of) && !read.is_of(&rule("helpful < 4 over 1h")));
+        assert!(read.is_for_rule(&rule_of) && !read.is_for_rule(&rule("helpful < 4 over 1h")));
         watch.reset();
         assert!(!watch.is_proven() && watch.cursor == 7);
         let read: ScoreWatch = serde_json::from_str(&serde_json::to_string(&watch).unwrap()).unwrap();

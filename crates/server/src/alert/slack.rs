@@ -6,15 +6,15 @@
 
 use serde_json::{Value as Json, json};
 
-use super::notice::{AlertNotice, NoticeKind, build_example_url, one_line};
+use super::notice::{AlertNotice, NoticeKind, build_example_url, collapse_to_line};
 use super::subject::AlertMetric;
 
 /// Maximum numbers of examples, unseen tools and characters of a text. Lower than in the JSON form: a chat message
 /// should fit on a screen.
 const MAX_EXAMPLES: usize = 5;
-const MAX_UNSEEN: usize = 10;
-const MAX_HEADER: usize = 150;
-const MAX_TEXT: usize = 300;
+const MAX_SLACK_UNSEEN_TOOLS: usize = 10;
+const MAX_SLACK_HEADER_CHARS: usize = 150;
+const MAX_SLACK_TEXT_CHARS: usize = 300;
 
 impl AlertNotice {
     /// `text` is the fallback for notifications; clients that render blocks show the blocks only.
@@ -25,7 +25,7 @@ impl AlertNotice {
             NoticeKind::Resolved => ("🟢", "Resolved"),
             NoticeKind::Test => ("⚪", "Test of"),
         };
-        let name = escape_truncated(&self.rule, MAX_TEXT);
+        let name = escape_truncated(&self.rule, MAX_SLACK_TEXT_CHARS);
         let mut blocks = vec![json!({
             "type": "header",
             "text": { "type": "plain_text", "text": format_headline(&format!("{sign} {word}"), &self.rule), "emoji": true },
@@ -47,7 +47,10 @@ impl AlertNotice {
                     }
                     _ => label,
                 };
-                build_section_block(&format!("• {label}{score}: {}", escape_truncated(&example.summary, MAX_TEXT)))
+                build_section_block(&format!(
+                    "• {label}{score}: {}",
+                    escape_truncated(&example.summary, MAX_SLACK_TEXT_CHARS)
+                ))
             }));
         }
         let text = format!(
@@ -64,7 +67,7 @@ impl AlertNotice {
             escape_truncated(&self.subject, 100),
             escape_mrkdwn(&self.value_text),
             self.count,
-            escape_truncated(&self.condition, MAX_TEXT),
+            escape_truncated(&self.condition, MAX_SLACK_TEXT_CHARS),
         );
         if let Some(project) = &self.project {
             facts.push_str(&format!("\nProject: {}", escape_truncated(project, 100)));
@@ -74,9 +77,10 @@ impl AlertNotice {
     }
 
     fn format_unseen_tools(&self) -> String {
-        let names: Vec<String> = self.unseen.iter().take(MAX_UNSEEN).map(|name| escape_truncated(name, 50)).collect();
+        let names: Vec<String> =
+            self.unseen.iter().take(MAX_SLACK_UNSEEN_TOOLS).map(|name| escape_truncated(name, 50)).collect();
         let what = if self.subject == AlertMetric::JudgeDrift.name() { "Judges" } else { "Tools" };
-        match self.unseen.len().saturating_sub(MAX_UNSEEN) {
+        match self.unseen.len().saturating_sub(MAX_SLACK_UNSEEN_TOOLS) {
             0 => format!("{what}: {}", names.join(", ")),
             more => format!("{what}: {} and {more} more", names.join(", ")),
         }
@@ -87,7 +91,11 @@ impl AlertNotice {
 /// the name is cut further if the first attempt is too long.
 fn format_headline(before: &str, name: &str) -> String {
     let whole = format!("{before}: {}", escape_truncated(name, 120));
-    if whole.chars().count() <= MAX_HEADER { whole } else { format!("{before}: {}", escape_truncated(name, 120 / 5)) }
+    if whole.chars().count() <= MAX_SLACK_HEADER_CHARS {
+        whole
+    } else {
+        format!("{before}: {}", escape_truncated(name, 120 / 5))
+    }
 }
 
 fn build_section_block(text: &str) -> Json {
@@ -96,7 +104,7 @@ fn build_section_block(text: &str) -> Json {
 
 /// Truncates before escaping: half an entity would be shown literally.
 fn escape_truncated(text: &str, longest: usize) -> String {
-    escape_mrkdwn(&one_line(text, longest))
+    escape_mrkdwn(&collapse_to_line(text, longest))
 }
 
 fn escape_mrkdwn(text: &str) -> String {

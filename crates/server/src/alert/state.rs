@@ -83,7 +83,7 @@ pub fn advance_alert_state(
 /// mean that may be chance does not fire; once it was proven bad, the value decides when the alert is over.
 fn evaluate_condition(rule: &AlertRule, state: &AlertState, measured: &AlertMeasurement) -> Option<ConditionStatus> {
     let AlertCondition { bar, .. } = &rule.condition;
-    if measured.count < rule.condition.least_count() {
+    if measured.count < rule.condition.min_sample_count() {
         return None;
     }
     Some(match bar {

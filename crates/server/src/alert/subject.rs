@@ -91,7 +91,7 @@ impl SampleUnit {
 }
 
 /// Names of the metrics that are not evaluators. They are part of the configuration format.
-const BUILT_IN: [(&str, AlertMetric); 9] = [
+const BUILT_IN_METRICS: [(&str, AlertMetric); 9] = [
     ("failure_rate", AlertMetric::FailureRate),
     ("error_rate", AlertMetric::ErrorRate),
     ("cost_per_hour", AlertMetric::CostPerHour),
@@ -106,7 +106,7 @@ const BUILT_IN: [(&str, AlertMetric); 9] = [
 impl AlertMetric {
     /// Built-in names win over evaluators: otherwise adding a rubric could change the meaning of an existing rule.
     pub(super) fn from_name(name: &str, evaluators: &[AlertableEvaluator<'_>]) -> Option<AlertMetric> {
-        let built_in = BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, subject)| subject.clone());
+        let built_in = BUILT_IN_METRICS.iter().find(|(known, _)| *known == name).map(|(_, subject)| subject.clone());
         let evaluator = || {
             let AlertableEvaluator { worst, best, .. } = *evaluators.iter().find(|known| known.name == name)?;
             Some(AlertMetric::Evaluator { name: name.to_owned(), worst, best })
@@ -116,18 +116,18 @@ impl AlertMetric {
 
     /// A suggestion for a name that is not known; none if no known name is similar.
     pub(super) fn nearest_name(name: &str, evaluators: &[AlertableEvaluator<'_>]) -> Option<String> {
-        let known = evaluators.iter().map(|known| known.name).chain(BUILT_IN.iter().map(|(known, _)| *known));
+        let known = evaluators.iter().map(|known| known.name).chain(BUILT_IN_METRICS.iter().map(|(known, _)| *known));
         find_nearest_name(name, known).map(str::to_owned)
     }
 
     pub(super) fn built_in_names() -> String {
-        BUILT_IN.map(|(name, _)| name).join(", ")
+        BUILT_IN_METRICS.map(|(name, _)| name).join(", ")
     }
 
     pub fn name(&self) -> &str {
         match self {
             AlertMetric::Evaluator { name, .. } => name,
-            other => BUILT_IN.iter().find(|(_, subject)| subject == other).map_or("", |(name, _)| name),
+            other => BUILT_IN_METRICS.iter().find(|(_, subject)| subject == other).map_or("", |(name, _)| name),
         }
     }
 
@@ -164,7 +164,7 @@ impl AlertMetric {
     pub(super) fn example_condition(&self) -> String {
         match self {
             AlertMetric::Evaluator { name, worst, best } => {
-                let threshold = without_noise(worst + 0.8 * (best - worst));
+                let threshold = round_to_nine_decimals(worst + 0.8 * (best - worst));
                 format!("{name} < {threshold} over 1h, at least 30 steps")
             }
             AlertMetric::FailureRate => "failure_rate > 5% over 1h, at least 50 questions".to_owned(),
@@ -194,10 +194,10 @@ impl AlertMetric {
         let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
         let value = match self {
             AlertMetric::UnseenTool | AlertMetric::JudgeDrift => return None,
-            AlertMetric::CostPerHour => plain_number(text.strip_prefix('$').unwrap_or(&text))?,
+            AlertMetric::CostPerHour => parse_plain_number(text.strip_prefix('$').unwrap_or(&text))?,
             AlertMetric::Latency(_) => {
                 let unit = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-                let number = plain_number(&text[..unit])?;
+                let number = parse_plain_number(&text[..unit])?;
                 match &text[unit..] {
                     "ms" => number / 1e3,
                     "s" => number,
@@ -207,12 +207,12 @@ impl AlertMetric {
                 }
             }
             AlertMetric::Evaluator { .. } if !self.is_share() => match text.strip_prefix('-') {
-                Some(number) => -plain_number(number)?,
-                None => plain_number(&text)?,
+                Some(number) => -parse_plain_number(number)?,
+                None => parse_plain_number(&text)?,
             },
             _ => match text.strip_suffix('%') {
-                Some(percent) => plain_number(percent)? / 100.0,
-                None => plain_number(&text)?,
+                Some(percent) => parse_plain_number(percent)? / 100.0,
+                None => parse_plain_number(&text)?,
             },
         };
         // A share within 0 to 1 that the evaluator never gives is accepted here; `parse_bar` rejects it with the better
@@ -231,7 +231,7 @@ impl AlertMetric {
     }
 
     /// Formats a measured value, rounded to the digits that a sample can support.
-    pub fn show_measured(&self, value: f64) -> String {
+    pub fn format_measured_value(&self, value: f64) -> String {
         match self {
             AlertMetric::Evaluator { .. } => format!("{value:.3}"),
             AlertMetric::FailureRate | AlertMetric::ErrorRate => format!("{:.1}%", value * 100.0),
@@ -250,12 +250,12 @@ impl fmt::Display for AlertMetric {
 }
 
 /// Rounds to nine decimals: 0.88 instead of the 0.8800000000000001 of binary fractions.
-pub(super) fn without_noise(value: f64) -> f64 {
+pub(super) fn round_to_nine_decimals(value: f64) -> f64 {
     (value * 1e9).round() / 1e9
 }
 
 /// Digits with at most one point. `f64::from_str` would also accept signs, exponents and `inf`.
-fn plain_number(text: &str) -> Option<f64> {
+fn parse_plain_number(text: &str) -> Option<f64> {
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     if is_plain { text.parse().ok() } else { None }
 }
@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     fn every_built_in_has_its_name() {
-        for (name, subject) in BUILT_IN {
+        for (name, subject) in BUILT_IN_METRICS {
             assert_eq!(subject.name(), name);
             assert_eq!(AlertMetric::from_name(name, &[]), Some(subject));
         }

@@ -80,10 +80,10 @@ pub struct WebhookUrl {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WebhookUrlError {
     /// Not a URL by the WHATWG URL standard.
-    #[error("is no address ({0}); {EXPECTED}")]
+    #[error("is no address ({0}); {EXPECTED_ADDRESS}")]
     Syntax(#[source] <Url as FromStr>::Err),
     /// Not `http` or `https`, or a URL without a host.
-    #[error("is a {scheme} address; {EXPECTED}")]
+    #[error("is a {scheme} address; {EXPECTED_ADDRESS}")]
     Scheme { scheme: String },
 }
 
@@ -114,7 +114,7 @@ impl WebhookUrl {
 }
 
 /// The last part of every message about an invalid address.
-const EXPECTED: &str = "write an http or https address, as \"https://hooks.example.com/alerts\"";
+const EXPECTED_ADDRESS: &str = "write an http or https address, as \"https://hooks.example.com/alerts\"";
 
 impl fmt::Display for WebhookUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -34,7 +34,7 @@ const HOUR_NS: i64 = 3_600_000_000_000;
 type GaugeFamily = Family<MetricLabels, Gauge<f64, AtomicU64>>;
 
 /// Registers the metrics of agents and judges. Metrics that cannot be read are left out of this scrape.
-pub(super) fn register_agents(server: &ServerState, registry: &mut Registry) {
+pub(super) fn register_agent_metrics(server: &ServerState, registry: &mut Registry) {
     let parts = [register_scores, register_outcomes, register_groups, register_spending, register_alerts];
     for register in parts {
         if let Err(error) = register(server, registry) {
@@ -44,12 +44,12 @@ pub(super) fn register_agents(server: &ServerState, registry: &mut Registry) {
 }
 
 /// Truncates a recorded name and makes it printable, for a label value.
-fn label_text(name: &str) -> String {
+fn format_label_value(name: &str) -> String {
     text::format_display_line(name).chars().take(MAX_LABEL_CHARS).collect()
 }
 
-fn set(family: &GaugeFamily, labels: &[(&'static str, &str)], value: f64) {
-    let labels: MetricLabels = labels.iter().map(|(name, value)| (*name, label_text(value))).collect();
+fn set_gauge(family: &GaugeFamily, labels: &[(&'static str, &str)], value: f64) {
+    let labels: MetricLabels = labels.iter().map(|(name, value)| (*name, format_label_value(value))).collect();
     family.get_or_create(&labels).set(value);
 }
 
@@ -64,13 +64,13 @@ fn register_scores(server: &ServerState, registry: &mut Registry) -> Result<(), 
         for row in server.store.metrics(&filter, MetricGroup::All)?.into_iter().take(MAX_EVALUATORS) {
             let labels = [("project", project.name.as_str()), ("evaluator", row.evaluator.as_str())];
             let moments = row.moments;
-            set(&verdicts, &labels, moments.scored as f64);
+            set_gauge(&verdicts, &labels, moments.scored as f64);
             if moments.scored > 0 {
-                set(&mean, &labels, moments.sum / moments.scored as f64);
+                set_gauge(&mean, &labels, moments.sum / moments.scored as f64);
             }
             if let Some(interval) = compute_mean_interval(&settings, &row.evaluator, &moments) {
-                set(&low, &labels, interval.low);
-                set(&high, &labels, interval.high);
+                set_gauge(&low, &labels, interval.low);
+                set_gauge(&high, &labels, interval.high);
             }
         }
     }
@@ -95,11 +95,11 @@ fn register_outcomes(server: &ServerState, registry: &mut Registry) -> Result<()
     for row in rows.iter().filter(|row| largest.iter().any(|(name, _)| *name == row.project)) {
         // The labels are those of a built-in evaluator, so there are few.
         let label = row.label.as_deref().unwrap_or("not_judged");
-        set(&outcomes, &[("project", &row.project), ("outcome", label)], row.trajectories as f64);
+        set_gauge(&outcomes, &[("project", &row.project), ("outcome", label)], row.trajectories as f64);
         *errors_by_project.entry(&row.project).or_default() += row.errors;
     }
     for (project, count) in errors_by_project {
-        set(&errors, &[("project", project)], count as f64);
+        set_gauge(&errors, &[("project", project)], count as f64);
     }
     registry.register(
         "runs",
@@ -119,7 +119,7 @@ fn register_groups(server: &ServerState, registry: &mut Registry) -> Result<(), 
         let title = row.name.as_deref().unwrap_or(&row.reason);
         let labels =
             [("group", row.key.as_str()), ("evaluator", &row.evaluator), ("tool", &row.tool), ("title", title)];
-        set(&runs, &labels, row.trajectories as f64);
+        set_gauge(&runs, &labels, row.trajectories as f64);
     }
     registry.register(
         "failure_group_runs",
@@ -137,9 +137,9 @@ fn register_spending(server: &ServerState, registry: &mut Registry) -> Result<()
     let today = today_ns();
     for rule in &server.reloadable().rules {
         let labels = [("rule", rule.name.as_str())];
-        set(&spent, &labels, server.store.spent_since(today, Some(&rule.name), None)?.cost_usd);
+        set_gauge(&spent, &labels, server.store.spent_since(today, Some(&rule.name), None)?.cost_usd);
         if let Some(dollars) = rule.daily_budget_usd {
-            set(&budget, &labels, dollars);
+            set_gauge(&budget, &labels, dollars);
         }
     }
     registry.register(
@@ -158,8 +158,8 @@ fn register_alerts(server: &ServerState, registry: &mut Registry) -> Result<(), 
         let state: Option<AlertState> = state.and_then(|text| serde_json::from_str(&text).ok());
         let is_firing = matches!(state, Some(AlertState::Firing { .. }));
         let labels = [("rule", listed.rule.name.as_str())];
-        set(&firing, &labels, f64::from(u8::from(is_firing)));
-        set(&muted, &labels, f64::from(u8::from(listed.mute().is_some())));
+        set_gauge(&firing, &labels, f64::from(u8::from(is_firing)));
+        set_gauge(&muted, &labels, f64::from(u8::from(listed.mute().is_some())));
     }
     registry.register("alert_firing", "Whether an alert rule fires: 1 or 0", firing);
     registry.register("alert_muted", "Whether an alert rule is muted: 1 or 0", muted);

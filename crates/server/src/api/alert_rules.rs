@@ -133,7 +133,7 @@ pub(super) async fn mute_alert(
     body: Body,
 ) -> Result<StatusCode, ApiError> {
     let (body, _lease) = receive::read_small_json::<MuteBody>(&server, &headers, body, MAX_RULE_BYTES).await?;
-    let change = body.hours.map_or(MuteChange::Open, MuteChange::Hours);
+    let change = body.hours.map_or(MuteChange::UntilEnded, MuteChange::Hours);
     alert_changes::mute_alert(&server, &caller, name, change).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -12,7 +12,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::alert;
 use crate::alert_measurements::LatestAlertMeasurement;
-use crate::http_error::{ApiError, ApiQuery, run_store_query};
+use crate::http_error::{ApiError, ApiQuery, run_short_query};
 use crate::state::ServerState;
 use crate::time_text as time;
 
@@ -134,7 +134,7 @@ impl AlertReading {
             // JSON has no infinities and no NaN.
             value: value.filter(|value| value.is_finite()),
             count: measured.count,
-            is_enough: measured.count >= rule.condition.least_count(),
+            is_enough: measured.count >= rule.condition.min_sample_count(),
             unseen: measured.unseen,
         }
     }
@@ -166,7 +166,7 @@ pub(super) async fn list_alerts(
     if !(1..=1000).contains(&limit) {
         return Err(ApiError::bad_request(format!("limit={limit}: from 1 to 1000")));
     }
-    run_store_query(&server, move |server| {
+    run_short_query(&server, move |server| {
         let mut rules = Vec::new();
         // Only rules of the current settings: states of removed rules stay in the store and are not listed.
         let catalog = server.alerts.catalog();
@@ -180,7 +180,10 @@ pub(super) async fn list_alerts(
                 condition: rule.condition.to_string(),
                 state: state.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default(),
                 clear_at: rule.clears_at(),
-                now: server.readings.find_for_rule(rule).map(|reading| AlertReading::from_measurement(rule, reading)),
+                now: server
+                    .alert_measurements
+                    .find_for_rule(rule)
+                    .map(|reading| AlertReading::from_measurement(rule, reading)),
                 origin: if listed.is_stored() { "page" } else { "file" },
                 is_muted: mute.is_some(),
                 muted_until: mute.and_then(|mute| mute.until_ns).map(time::format_rfc3339),

@@ -12,10 +12,10 @@ use gradus_store::{AnnotationFilter, AnnotationRecord, NewAnnotation};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::body::json_body;
+use super::body::read_json_body;
 use crate::annotation_limits::check_annotation_size;
 use crate::caller::RequestCaller;
-use crate::http_error::{ApiError, ApiQuery, blocking_sender, run_store_query};
+use crate::http_error::{ApiError, ApiQuery, run_outside_pool, run_short_query};
 use crate::signature;
 use crate::state::ServerState;
 use crate::time_text as time;
@@ -108,7 +108,7 @@ pub(super) async fn search_annotations(
         // One row more than the page shows whether there is a next page.
         limit: limit + 1,
     };
-    run_store_query(&server, move |server| {
+    run_short_query(&server, move |server| {
         let mut rows = server.store.annotations(&filter)?;
         let has_more = rows.len() > limit;
         rows.truncate(limit);
@@ -164,21 +164,21 @@ pub(super) async fn add_annotations(
     body: Body,
 ) -> Result<Json<AnnotationIds>, ApiError> {
     // The lease keeps the memory of the body reserved until the annotations are written.
-    let (input, _lease) = json_body::<AnnotationsInput>(&server, &headers, body).await?;
+    let (input, _lease) = read_json_body::<AnnotationsInput>(&server, &headers, body).await?;
     if input.items.len() > 1000 {
         return Err(ApiError::bad_request("at most 1000 annotations at once"));
     }
-    let signed = blocking_sender(&server, move |server| {
+    let signed = run_outside_pool(&server, move |server| {
         let items = input.items.into_iter().map(|item| item.resolve(server, &caller));
         let items: Vec<NewAnnotation> = items.collect::<Result<_, _>>()?;
         // A caller must not overwrite labels of another person by using that person's name.
-        if let Some(reason) = server.find_borrowed_name(&caller, &items)? {
+        if let Some(reason) = server.explain_borrowed_name(&caller, &items)? {
             return Err(ApiError::new(StatusCode::FORBIDDEN, reason));
         }
-        Ok(server.sign_annotations(items, &caller))
+        Ok(server.redact_and_sign(items, &caller))
     })
     .await?;
-    Ok(Json(AnnotationIds { ids: server.annotate(signed).await? }))
+    Ok(Json(AnnotationIds { ids: server.store_annotations_in_batches(signed).await? }))
 }
 
 impl AnnotationInput {
@@ -197,7 +197,7 @@ impl AnnotationInput {
             return Err(ApiError::bad_request("an annotation needs a label, a score or an explanation"));
         }
         let metadata = serde_json::Value::Object(self.metadata.unwrap_or_default()).to_string();
-        let trace_id = trace_of(server, &self.target)?
+        let trace_id = resolve_target_trace(server, &self.target)?
             .ok_or_else(|| ApiError::not_found(format!("{:?} is not there", self.target)))?;
         let author = self.author.unwrap_or_else(|| caller.name.clone());
         // The default identifier. With keys it is the name of the key, which nobody else can use, so a person cannot
@@ -226,7 +226,7 @@ impl AnnotationInput {
 }
 
 /// Finds the trace of a target; none if it is not stored. The error is for targets of an unknown form.
-fn trace_of(server: &ServerState, target: &str) -> Result<Option<TraceId>, ApiError> {
+fn resolve_target_trace(server: &ServerState, target: &str) -> Result<Option<TraceId>, ApiError> {
     let wrong =
         || ApiError::bad_request(format!("target {target:?}: span:ID, trace:ID, trajectory:ID or trajectory:ID#STEP"));
     let (kind, id) = target.split_once(':').ok_or_else(wrong)?;
@@ -246,7 +246,7 @@ fn trace_of(server: &ServerState, target: &str) -> Result<Option<TraceId>, ApiEr
             match (whole, id.rsplit_once('#')) {
                 (None, Some((id, step))) => {
                     let step: u32 = step.parse().map_err(|_| wrong())?;
-                    match server.store.steps_of(id)? {
+                    match server.store.trajectory_step_count(id)? {
                         Some(steps) if !(1..=steps).contains(&step) => {
                             return Err(ApiError::not_found(format!(
                                 "{id:?} has no step {step}: it has {steps}, and the first is 1"

@@ -13,11 +13,11 @@ use crate::receive;
 use crate::state::ServerState;
 
 /// Maximum size of a body: enough for 1,000 annotations with explanations.
-const MAX_BYTES: usize = 2 << 20;
+const MAX_API_BODY_BYTES: usize = 2 << 20;
 
 /// Reads and parses a body. The memory is reserved as long as the returned lease lives. Other content types than
 /// `application/json` get 415: a form of another site could not send this one without a preflight request.
-pub(super) async fn json_body<T: DeserializeOwned + Send + 'static>(
+pub(super) async fn read_json_body<T: DeserializeOwned + Send + 'static>(
     server: &Arc<ServerState>,
     headers: &HeaderMap,
     body: Body,
@@ -28,5 +28,5 @@ pub(super) async fn json_body<T: DeserializeOwned + Send + 'static>(
         let message = format!("content type {kind:?} is not known here; send application/json");
         return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
     }
-    receive::read_small_json(server, headers, body, MAX_BYTES).await
+    receive::read_small_json(server, headers, body, MAX_API_BODY_BYTES).await
 }

@@ -12,7 +12,7 @@ use crate::stream;
 
 /// Streams `head`, then the output of `write` for each page. At most one page is in memory, however large the project
 /// is. A client that stops reading is cut off after the stall timeout, since it occupies a download permit.
-pub(super) async fn of_project(
+pub(super) async fn stream_project_records(
     server: Arc<ServerState>,
     project: String,
     head: Vec<u8>,
@@ -25,7 +25,7 @@ pub(super) async fn of_project(
         // Keyset pagination: the stream stays correct while traces arrive or are deleted.
         let mut after = None;
         while !sink.is_gone()
-            && let Some((page, last)) = server.store.project_page(&project, after)?
+            && let Some((page, last)) = server.store.read_project_page(&project, after)?
         {
             write(&page, &mut |bytes| sink.write(bytes));
             sink.flush();

@@ -11,8 +11,8 @@ use gradus_store::{FailureExampleRow, FailureGroupOptions, FailureGroupRow, Metr
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::derived_checks::{DerivedChecks, describe_derived_checks};
-use crate::http_error::{ApiError, ApiQuery, blocking_large, run_store_query};
+use crate::derived_checks::{DerivedChecks, derive_checks};
+use crate::http_error::{ApiError, ApiQuery, run_large_query, run_short_query};
 use crate::state::ServerState;
 use crate::time_text as time;
 
@@ -115,7 +115,7 @@ pub(super) async fn list_failure_groups(
     let before_ns = time::parse_rfc3339("before", params.before.as_deref())?;
     let limit = params.limit.unwrap_or(50).clamp(1, MAX_GROUPS);
     let with_muted = params.muted;
-    run_store_query(&server, move |server| {
+    run_short_query(&server, move |server| {
         let options = FailureGroupOptions { before_ns, with_muted, key: None, limit };
         let list = server.store.failure_groups(&filter, options)?;
         let items = list.groups.into_iter().map(FailureGroupItem::from_row).collect();
@@ -135,14 +135,14 @@ pub(super) async fn download_group_dataset(
     State(server): State<Arc<ServerState>>,
     Path(key): Path<String>,
 ) -> Result<Response, ApiError> {
-    let lines = blocking_large(&server, move |server| {
+    let lines = run_large_query(&server, move |server| {
         let examples = server.store.failure_examples(&key, MAX_ITEMS)?;
         if examples.is_empty() {
             return Err(ApiError::not_found("there is no such failure group, or none of its runs is stored any more"));
         }
         let options = FailureGroupOptions { before_ns: None, with_muted: true, key: Some(&key), limit: 1 };
         let group = server.store.failure_groups(&MetricFilter::default(), options)?.groups.into_iter().next();
-        let checks = group.and_then(|group| describe_derived_checks(&group.rule, &group.tool));
+        let checks = group.and_then(|group| derive_checks(&group.rule, &group.tool));
         let mut seen = HashSet::new();
         let mut lines = String::new();
         for example in &examples {
@@ -153,7 +153,7 @@ pub(super) async fn download_group_dataset(
             let json = server.store.trajectory_json(&example.trajectory_id)?.unwrap_or_default();
             let request = serde_json::from_slice::<RecordedRequest>(&json).ok().and_then(|one| one.query);
             if let Some(request) = request.filter(|text| !text.trim().is_empty() && seen.insert(text.clone())) {
-                lines.push_str(&dataset_line(example, &request, &key, checks.as_ref()));
+                lines.push_str(&format_dataset_line(example, &request, &key, checks.as_ref()));
             }
         }
         Ok(lines)
@@ -173,7 +173,12 @@ struct RecordedRequest {
 }
 
 /// Formats one item of the dataset.
-fn dataset_line(example: &FailureExampleRow, request: &str, key: &str, checks: Option<&DerivedChecks>) -> String {
+fn format_dataset_line(
+    example: &FailureExampleRow,
+    request: &str,
+    key: &str,
+    checks: Option<&DerivedChecks>,
+) -> String {
     let mut item = serde_json::json!({
         "id": example.trajectory_id,
         "request": request,

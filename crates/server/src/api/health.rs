@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::http_error::blocking_sender;
+use crate::http_error::run_outside_pool;
 use crate::state::ServerState;
 
 /// Liveness says nothing about the store: a restart does not repair a full disk.
@@ -63,7 +63,7 @@ pub(super) async fn export_server_metrics(State(server): State<Arc<ServerState>>
     // Not admitted as a query, so that the metrics are available while all queries are busy. One at a time, so that
     // frequent scrapes cannot occupy the threads.
     let _turn = server.metrics_turn.acquire().await;
-    let text = blocking_sender(&server, |server| Ok(super::prometheus::render_prometheus_metrics(server))).await;
+    let text = run_outside_pool(&server, |server| Ok(super::prometheus::render_prometheus_metrics(server))).await;
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     text.map(|text| ([(CONTENT_TYPE, kind)], text)).into_response()
 }

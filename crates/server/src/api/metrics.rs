@@ -9,7 +9,7 @@ use gradus_store::{BUCKET_NS, MetricFilter, MetricGroup, MetricRow};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::http_error::{ApiError, ApiQuery, run_store_query};
+use crate::http_error::{ApiError, ApiQuery, run_short_query};
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
 use crate::time_text as time;
@@ -81,7 +81,7 @@ pub(super) async fn list_metrics(
         from_ns: time::parse_rfc3339("from", params.from.as_deref())?,
         to_ns: time::parse_rfc3339("to", params.to.as_deref())?,
     };
-    run_store_query(&server, move |server| {
+    run_short_query(&server, move |server| {
         let rows = server.store.metrics(&filter, group)?;
         let settings = server.reloadable();
         let items = rows.into_iter().map(|row| MetricPoint::from_row(&settings, row, group));

@@ -7,7 +7,7 @@ use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::http_error::{ApiError, run_store_query};
+use crate::http_error::{ApiError, run_short_query};
 use crate::state::ServerState;
 use crate::time_text as time;
 
@@ -37,7 +37,7 @@ pub(super) struct ProjectList {
 /// All projects, by name.
 #[utoipa::path(get, path = "/api/v1/projects", tag = "projects", responses((status = 200, body = ProjectList)))]
 pub(super) async fn list_all_projects(State(server): State<Arc<ServerState>>) -> Result<Json<ProjectList>, ApiError> {
-    run_store_query(&server, |server| {
+    run_short_query(&server, |server| {
         let rows = server.store.projects()?;
         let items = rows.into_iter().map(|row| ProjectSummary {
             name: row.name,

@@ -10,7 +10,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use super::agent_metrics::register_agents;
+use super::agent_metrics::register_agent_metrics;
 use crate::connection::ConnectionCloseReason;
 use crate::judge_anchors::current_anchor_sets;
 use crate::server_metrics::{CounterFamily, MetricLabels};
@@ -60,10 +60,10 @@ pub(super) fn render_prometheus_metrics(server: &ServerState) -> String {
         "Streams of HTTP/2 that were reset because the client did not read",
         meters.stalled_streams.clone(),
     );
-    register_connections(server, &mut registry);
-    register_state(server, &mut registry);
-    register_anchors(server, &mut registry);
-    register_agents(server, &mut registry);
+    register_connection_counters(server, &mut registry);
+    register_server_gauges(server, &mut registry);
+    register_anchor_rounds(server, &mut registry);
+    register_agent_metrics(server, &mut registry);
     let mut text = String::new();
     // OpenMetrics requires the `# EOF` marker; without it a scraper rejects the answer as truncated.
     if encode(&mut text, &registry).is_err() {
@@ -73,7 +73,7 @@ pub(super) fn render_prometheus_metrics(server: &ServerState) -> String {
 }
 
 /// Copies the counters of the connection registry into counters of this scrape.
-fn register_connections(server: &ServerState, registry: &mut Registry) {
+fn register_connection_counters(server: &ServerState, registry: &mut Registry) {
     let mut counter = |name: &str, help: &str, value: u64| {
         let counter: Counter = Counter::default();
         counter.inc_by(value);
@@ -94,7 +94,7 @@ fn register_connections(server: &ServerState, registry: &mut Registry) {
 }
 
 /// Registers the results of anchor rounds. Label values are names of the settings.
-fn register_anchors(server: &ServerState, registry: &mut Registry) {
+fn register_anchor_rounds(server: &ServerState, registry: &mut Registry) {
     let Ok(sets) = current_anchor_sets(&server.store, &server.reloadable().rules) else { return };
     let family = || Family::<MetricLabels, Gauge<f64, AtomicU64>>::default();
     let (changed, moved, rounds) = (family(), family(), family());
@@ -103,7 +103,7 @@ fn register_anchors(server: &ServerState, registry: &mut Registry) {
         rounds.get_or_create(&labels).set(known.set.rounds as f64);
         if let Some(share) = known.set.changed_share() {
             changed.get_or_create(&labels).set(share);
-            moved.get_or_create(&labels).set(f64::from(u8::from(known.set.is_moved())));
+            moved.get_or_create(&labels).set(f64::from(u8::from(known.set.has_drifted())));
         }
     }
     registry.register("judge_anchor_rounds", "Rounds of anchors after the first", rounds);
@@ -113,7 +113,7 @@ fn register_anchors(server: &ServerState, registry: &mut Registry) {
 
 /// Registers current values as gauges. Values that cannot be read are left out of this scrape: a missing series is
 /// visible, a zero would be wrong.
-fn register_state(server: &ServerState, registry: &mut Registry) {
+fn register_server_gauges(server: &ServerState, registry: &mut Registry) {
     let mut gauge = |name: &str, help: &str, value: f64| {
         let gauge: Gauge<f64, AtomicU64> = Gauge::default();
         gauge.set(value);
@@ -192,7 +192,7 @@ fn register_state(server: &ServerState, registry: &mut Registry) {
         gauge("store_used_bytes", "Bytes of the store's file that are in use", used as f64);
         gauge("store_free_bytes", "Bytes of the store's file that are free", free as f64);
     }
-    if let Ok(due) = server.store.due_count() {
+    if let Ok(due) = server.store.ready_queue_length() {
         gauge("traces_due", "Traces with records that have not been assembled yet", due as f64);
     }
     if let Ok(quarantined) = server.store.quarantined_count() {

@@ -9,12 +9,12 @@ use gradus_store::QuarantinedTrace;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::http_error::{ApiError, run_store_query};
+use crate::http_error::{ApiError, run_short_query};
 use crate::state::ServerState;
 use crate::time_text as time;
 
 /// Maximum number of listed traces. A defect in one instrumentation can quarantine every trace of a project.
-const MAX_LISTED: usize = 1_000;
+const MAX_LISTED_TRACES: usize = 1_000;
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct QuarantineList {
@@ -47,8 +47,8 @@ pub(super) struct RetryResult {
 pub(super) async fn list_quarantined_traces(
     State(server): State<Arc<ServerState>>,
 ) -> Result<Json<QuarantineList>, ApiError> {
-    run_store_query(&server, |server| {
-        let items = server.store.quarantined_traces(MAX_LISTED)?.into_iter().map(to_quarantine_item).collect();
+    run_short_query(&server, |server| {
+        let items = server.store.quarantined_traces(MAX_LISTED_TRACES)?.into_iter().map(to_quarantine_item).collect();
         Ok(Json(QuarantineList { items }))
     })
     .await

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::schema;
-use crate::http_error::{ApiError, blocking_large, run_store_query};
+use crate::http_error::{ApiError, run_large_query, run_short_query};
 use crate::live_comparison::{ComparedName, compare_live};
 use crate::run_comparison::compare_runs;
 use crate::run_lookup::log_run_failure;
@@ -49,7 +49,7 @@ pub(super) struct RunListItem {
 /// The live runs, then those of `gradus eval`, latest first.
 #[utoipa::path(get, path = "/api/v1/runs", tag = "runs", responses((status = 200, body = RunList)))]
 pub(super) async fn list_runs(State(server): State<Arc<ServerState>>) -> Result<Json<RunList>, ApiError> {
-    run_store_query(&server, |server| {
+    run_short_query(&server, |server| {
         let live = server.reloadable();
         let live = live.rules.iter().map(|rule| RunListItem {
             run_id: rule.run_id(),
@@ -95,9 +95,9 @@ pub(super) async fn get_run(
     Path(id): Path<String>,
 ) -> Result<Json<RunSummary>, ApiError> {
     // A summary that is not cached reads all outcomes of the run.
-    blocking_large(&server, move |server| {
+    run_large_query(&server, move |server| {
         let run = crate::run_lookup::find_run(server, &id)?;
-        let whole = server.summaries.load_report(&run).map_err(log_run_failure)?;
+        let whole = server.run_reports.load_report(&run).map_err(log_run_failure)?;
         Ok(Json(RunSummary(whole.summary.clone())))
     })
     .await
@@ -165,7 +165,7 @@ pub(super) async fn compare_two_runs(
     params: Result<Query<ComparisonParams>, QueryRejection>,
 ) -> Result<Json<RunComparisonBody>, ApiError> {
     let Query(params) = params.map_err(|_| ApiError::bad_request("Give two runs to compare: ?a=RUN&b=RUN."))?;
-    blocking_large(&server, move |server| {
+    run_large_query(&server, move |server| {
         let Some(by) = params.by.as_deref() else {
             return Ok(Json(RunComparisonBody(compare_runs(server, &params.a, &params.b)?)));
         };

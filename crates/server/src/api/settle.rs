@@ -8,7 +8,7 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::http_error::{ApiError, ApiQuery, run_store_query};
+use crate::http_error::{ApiError, ApiQuery, run_short_query};
 use crate::state::ServerState;
 
 /// Maximum time of a request: shorter than the idle timeout of usual clients.
@@ -55,7 +55,7 @@ pub(super) async fn settle_traces(
         let progress = server.settling.next_progress();
         server.settling.wake_assemblers();
         let counted =
-            run_store_query(&server, |server| Ok((server.store.due_count()?, server.store.ungraded_count()?)));
+            run_short_query(&server, |server| Ok((server.store.ready_queue_length()?, server.store.ungraded_count()?)));
         let (waiting_traces, ungraded_trajectories) = counted.await?;
         let is_settled = waiting_traces == 0 && ungraded_trajectories == 0;
         if is_settled || Instant::now() >= deadline {

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::{download, table};
-use crate::http_error::{ApiError, ApiQuery, run_store_query};
+use crate::http_error::{ApiError, ApiQuery, run_short_query};
 use crate::state::ServerState;
 use crate::time_text as time;
 
@@ -42,17 +42,17 @@ pub(super) async fn of_project(
     Path(project): Path<String>,
     ApiQuery(params): ApiQuery<SpanParams>,
 ) -> Result<Response, ApiError> {
-    known_project(&server, &project).await?;
+    check_project_exists(&server, &project).await?;
     let names = params.attributes.unwrap_or_default();
     let only: Vec<String> =
         names.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
     let kind = params.kind;
     match params.format.as_deref() {
         None | Some("jsonl") => {
-            let body = download::of_project(server, project, Vec::new(), move |trace_group, out| {
+            let body = download::stream_project_records(server, project, Vec::new(), move |trace_group, out| {
                 visit_spans(trace_group, kind.as_deref(), &mut |span, kind| {
                     // Written straight into the response, because a line may be large. Writing to memory cannot fail.
-                    let _ = serde_json::to_writer(LineWriter(out), &span_line(span, kind, &only));
+                    let _ = serde_json::to_writer(LineWriter(out), &build_span_line(span, kind, &only));
                     out(b"\n");
                 });
             });
@@ -61,9 +61,9 @@ pub(super) async fn of_project(
         }
         Some("csv") => {
             let head = table::format_csv_header(&only);
-            let body = download::of_project(server, project, head, move |trace_group, out| {
+            let body = download::stream_project_records(server, project, head, move |trace_group, out| {
                 visit_spans(trace_group, kind.as_deref(), &mut |span, kind| {
-                    out(&table::format_span_row(&span_line(span, kind, &only), &only));
+                    out(&table::format_span_row(&build_span_line(span, kind, &only), &only));
                 });
             });
             let body = body.await?;
@@ -99,8 +99,8 @@ pub(super) async fn export_project_otlp(
     State(server): State<Arc<ServerState>>,
     Path(project): Path<String>,
 ) -> Result<Response, ApiError> {
-    known_project(&server, &project).await?;
-    let body = download::of_project(server, project, Vec::new(), |trace_group, out| {
+    check_project_exists(&server, &project).await?;
+    let body = download::stream_project_records(server, project, Vec::new(), |trace_group, out| {
         crate::stored_records::write_otlp(trace_group, out)
     });
     let body = body.await?;
@@ -108,14 +108,14 @@ pub(super) async fn export_project_otlp(
 }
 
 /// Checked before the stream starts: a status cannot be changed after the first byte.
-async fn known_project(server: &Arc<ServerState>, project: &str) -> Result<(), ApiError> {
+async fn check_project_exists(server: &Arc<ServerState>, project: &str) -> Result<(), ApiError> {
     let name = project.to_owned();
-    let is_known = run_store_query(server, move |server| Ok(server.store.has_project(&name)?)).await?;
+    let is_known = run_short_query(server, move |server| Ok(server.store.has_project(&name)?)).await?;
     if is_known { Ok(()) } else { Err(ApiError::not_found(format!("there is no project {project:?}"))) }
 }
 
 /// Events are left out where attributes are selected: the caller asked for columns of spans.
-fn span_line<'a>(span: &'a Span<'a>, kind: Option<&'a str>, only: &'a [String]) -> SpanLine<'a> {
+fn build_span_line<'a>(span: &'a Span<'a>, kind: Option<&'a str>, only: &'a [String]) -> SpanLine<'a> {
     let time = |ns: u64| time::format_rfc3339(i64::try_from(ns).unwrap_or(i64::MAX));
     SpanLine {
         trace_id: span.trace_id.to_string(),

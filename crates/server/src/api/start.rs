@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 
 use crate::demo_load::DemoLoadStatus;
 use crate::demo_traces::{self, DEMO_PROJECT};
-use crate::http_error::{ApiError, run_store_query};
+use crate::http_error::{ApiError, run_short_query};
 use crate::own_address::find_own_address;
 use crate::start_status::{StartStage, StartStatus};
 use crate::state::ServerState;
@@ -61,7 +61,7 @@ pub(super) async fn report_start_status(
     uri: Uri,
 ) -> Result<Json<StartStatusBody>, ApiError> {
     let address = find_own_address(&server.settings, &headers, &uri);
-    let status = run_store_query(&server, StartStatus::load).await?;
+    let status = run_short_query(&server, StartStatus::load).await?;
     let stage = match status.stage() {
         StartStage::Waiting => "waiting",
         StartStage::Received => "received",
@@ -81,7 +81,7 @@ pub(super) async fn report_start_status(
             trajectory_id: graded.trajectory_id,
             project: graded.project,
             verdicts: graded.verdict_count,
-            wrong: graded.wrong_count,
+            wrong: graded.flagged_verdict_count,
             abstained: graded.abstained,
         }),
         has_model_judge,

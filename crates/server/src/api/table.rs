@@ -7,13 +7,13 @@ use gradus_report::csv::sanitize_csv_cell;
 const COLUMNS: [&str; 9] =
     ["trace_id", "span_id", "parent_id", "name", "kind", "start", "end", "status", "status_message"];
 /// Name of the column with all attributes as JSON, which is used if no attributes are selected.
-const ALL: &str = "attributes";
+const ALL_ATTRIBUTES_COLUMN: &str = "attributes";
 
 /// Formats the header row: the fixed columns, then the selected attributes. Attribute names come from the caller.
 pub(super) fn format_csv_header(attributes: &[String]) -> Vec<u8> {
     let own = COLUMNS.iter().map(|name| (*name).to_owned());
     if attributes.is_empty() {
-        encode_csv_record(own.chain([ALL.to_owned()]))
+        encode_csv_record(own.chain([ALL_ATTRIBUTES_COLUMN.to_owned()]))
     } else {
         encode_csv_record(own.chain(attributes.iter().map(|name| sanitize_csv_cell(name))))
     }

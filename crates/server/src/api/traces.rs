@@ -219,7 +219,7 @@ pub(super) async fn get_trace(
             trajectories,
             outcomes,
             annotations,
-            is_open: trace_group.is_due,
+            is_open: trace_group.has_new_records,
             is_cut: trace_group.is_cut,
             quarantine_reason: trace_group.quarantine_reason,
         })

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::evaluators::{compute_mean_interval, find_evaluator_title, gives_only_flags};
-use crate::http_error::{ApiError, ApiQuery, run_store_query};
+use crate::http_error::{ApiError, ApiQuery, run_short_query};
 use crate::live_comparison::ComparedName;
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
@@ -89,7 +89,7 @@ pub(super) async fn list_versions(
         to_ns: parse_rfc3339("to", params.to.as_deref())?,
         ..MetricFilter::default()
     };
-    run_store_query(&server, move |server| {
+    run_short_query(&server, move |server| {
         let table = server.store.name_scores(&filter, by.kind(), MAX_NAMES)?;
         let settings = server.reloadable();
         let items = table.rows.into_iter().map(|row| VersionScores::from_row(&settings, row));

@@ -10,9 +10,9 @@ use super::journal::BulkTrialRecord;
 use super::plan::{BulkTrialPlan, BulkTrialState, BulkTrialStatus};
 
 /// Maximum number of stored trials; the latest are kept.
-const MAX_KEPT: usize = 50;
+const MAX_STORED_TRIALS: usize = 50;
 /// Maximum age of a trial. Trials contain text of judges about recorded data, so they are not kept for ever.
-const MAX_AGE_NS: i64 = 30 * 86_400 * 1_000_000_000;
+const MAX_TRIAL_AGE_NS: i64 = 30 * 86_400 * 1_000_000_000;
 
 /// A file of a trial that could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +47,7 @@ impl BulkTrialFolder {
         plan: &BulkTrialPlan,
         max_age_ns: Option<i64>,
     ) -> Result<BulkTrialFolder, BulkTrialFolderError> {
-        remove_old_trials(data, plan.created_ns, max_age_ns.unwrap_or(MAX_AGE_NS).min(MAX_AGE_NS));
+        remove_old_trials(data, plan.created_ns, max_age_ns.unwrap_or(MAX_TRIAL_AGE_NS).min(MAX_TRIAL_AGE_NS));
         let folder = BulkTrialFolder(trials_folder(data).join(&plan.id));
         std::fs::create_dir_all(&folder.0).map_err(|error| BulkTrialFolderError::new(&folder.0, error))?;
         folder.write("plan.json", plan)?;
@@ -99,12 +99,12 @@ impl BulkTrialFolder {
 
 /// Lists the trials of a rubric, latest first. Unreadable trials are left out.
 pub(crate) fn list_bulk_trials(data: &Path, rubric: &str) -> Vec<(BulkTrialPlan, BulkTrialFolder)> {
-    let mut all = list_all(data);
+    let mut all = list_all_trials(data);
     all.retain(|(plan, _)| plan.rubric == rubric);
     all
 }
 
-fn list_all(data: &Path) -> Vec<(BulkTrialPlan, BulkTrialFolder)> {
+fn list_all_trials(data: &Path) -> Vec<(BulkTrialPlan, BulkTrialFolder)> {
     let folders = std::fs::read_dir(trials_folder(data)).into_iter().flatten().flatten();
     let folders = folders.filter_map(|entry| BulkTrialFolder::find(data, entry.file_name().to_str()?));
     let mut all: Vec<_> = folders.filter_map(|folder| Some((folder.load_plan().ok()?, folder))).collect();
@@ -113,10 +113,10 @@ fn list_all(data: &Path) -> Vec<(BulkTrialPlan, BulkTrialFolder)> {
 }
 
 fn remove_old_trials(data: &Path, now_ns: i64, max_age_ns: i64) {
-    for (number, (plan, folder)) in list_all(data).into_iter().enumerate() {
+    for (number, (plan, folder)) in list_all_trials(data).into_iter().enumerate() {
         // Leaves room for the new trial. A running trial is kept.
         let is_running = folder.load_state().unwrap_or_default().status == BulkTrialStatus::Running;
-        if (number + 1 >= MAX_KEPT && !is_running) || now_ns.saturating_sub(plan.created_ns) > max_age_ns {
+        if (number + 1 >= MAX_STORED_TRIALS && !is_running) || now_ns.saturating_sub(plan.created_ns) > max_age_ns {
             let removed = std::fs::remove_dir_all(&folder.0);
             if let Err(error) = removed {
                 tracing::warn!(%error, trial = plan.id, "failed to remove an old rubric trial");
@@ -145,13 +145,13 @@ mod tests {
             assert_eq!(made.load_state().unwrap(), BulkTrialState::default());
         }
         let kept = list_bulk_trials(data.path(), "fit");
-        assert_eq!((kept.len(), kept[0].0.created_ns), (MAX_KEPT, 60));
+        assert_eq!((kept.len(), kept[0].0.created_ns), (MAX_STORED_TRIALS, 60));
         assert!(list_bulk_trials(data.path(), "other").is_empty());
         // Those that are too old go with the next plan.
-        BulkTrialFolder::create(data.path(), &plan(99, MAX_AGE_NS + 58), None).unwrap();
+        BulkTrialFolder::create(data.path(), &plan(99, MAX_TRIAL_AGE_NS + 58), None).unwrap();
         let times: Vec<i64> = list_bulk_trials(data.path(), "fit").iter().map(|(plan, _)| plan.created_ns).collect();
-        assert_eq!(times, [MAX_AGE_NS + 58, 60, 59, 58]);
-        BulkTrialFolder::create(data.path(), &plan(100, MAX_AGE_NS + 59), Some(1)).unwrap();
+        assert_eq!(times, [MAX_TRIAL_AGE_NS + 58, 60, 59, 58]);
+        BulkTrialFolder::create(data.path(), &plan(100, MAX_TRIAL_AGE_NS + 59), Some(1)).unwrap();
         assert_eq!(list_bulk_trials(data.path(), "fit").len(), 2);
     }
 

@@ -116,7 +116,7 @@ impl BulkTrialLedger {
         })
     }
 
-    fn push(&mut self, line: &JournalLine) -> Result<(), RunFileError> {
+    fn append_line(&mut self, line: &JournalLine) -> Result<(), RunFileError> {
         serde_json::to_writer(&mut self.buffer, line).map_err(|error| self.failure(error.into()))?;
         self.buffer.push(b'\n');
         Ok(())
@@ -159,15 +159,15 @@ impl BulkTrialLedger {
 
 impl RunLedger for BulkTrialLedger {
     // The store already has the trajectory. False: answered questions are not in the selection.
-    fn trajectory(&mut self, _trajectory: &mut Trajectory) -> Result<bool, RunFileError> {
+    fn store_trajectory(&mut self, _trajectory: &mut Trajectory) -> Result<bool, RunFileError> {
         Ok(false)
     }
 
-    fn outcome(&mut self, line: &OutcomeLine) -> Result<(), RunFileError> {
-        self.push(&JournalLine::Outcome(Box::new(line.clone())))
+    fn store_outcome(&mut self, line: &OutcomeLine) -> Result<(), RunFileError> {
+        self.append_line(&JournalLine::Outcome(Box::new(line.clone())))
     }
 
-    fn asked(&mut self, _trajectory_id: &str, effort: QuestionCost) {
+    fn record_question_cost(&mut self, _trajectory_id: &str, effort: QuestionCost) {
         let calls = u64::from(effort.calls);
         self.server.meters.record_call_pricing(calls, effort.is_priced);
         if self.charges_calls {
@@ -176,16 +176,16 @@ impl RunLedger for BulkTrialLedger {
             self.spend.cost_usd += effort.cost_usd;
         }
         let line = JournalLine::Cost { calls, cost_usd: effort.cost_usd, is_priced: effort.is_priced };
-        if let Err(error) = self.push(&line) {
+        if let Err(error) = self.append_line(&line) {
             tracing::error!(%error, "failed to record the cost of a rubric trial");
         }
     }
 
-    fn cached(&mut self, key: QuestionKey) -> Result<Option<CachedVerdict>, RunFileError> {
+    fn find_cached_verdict(&mut self, key: QuestionKey) -> Result<Option<CachedVerdict>, RunFileError> {
         self.cache.get(key)
     }
 
-    fn cache(&mut self, key: QuestionKey, verdict: CachedVerdict) -> Result<(), RunFileError> {
+    fn store_verdict(&mut self, key: QuestionKey, verdict: CachedVerdict) -> Result<(), RunFileError> {
         self.cache.add(key, verdict)
     }
 

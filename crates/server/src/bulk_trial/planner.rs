@@ -19,7 +19,7 @@ use super::plan::{
 };
 use crate::clock::now_ns;
 use crate::grading_rule::GradingRule;
-use crate::http_error::{ApiError, blocking_large};
+use crate::http_error::{ApiError, run_large_query};
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
 use crate::trace_group::TraceGroupView;
@@ -29,9 +29,9 @@ const MAX_CASES: usize = 2_000;
 /// Maximum number of labels that are searched; the latest ones.
 const MAX_LABELS: usize = 10_000;
 /// Number of traces that are read in one query.
-const TRACES_AT_ONCE: usize = 16;
+const MAX_TRACES_PER_QUERY: usize = 16;
 /// The label of a person who could not decide. It is not compared with verdicts.
-const UNDECIDED: &str = "undecided";
+const UNDECIDED_LABEL: &str = "undecided";
 
 /// The parameters of a new trial.
 #[derive(Clone, Debug)]
@@ -86,7 +86,7 @@ pub(super) fn find_model_rule<'s>(
 }
 
 /// Builds the evaluator that asks the model with the rubric of a trial.
-pub(super) fn trial_evaluator(rubric: &Rubric, judge: &ModelJudge) -> Evaluator {
+pub(super) fn build_trial_evaluator(rubric: &Rubric, judge: &ModelJudge) -> Evaluator {
     Evaluator::with_model_judge(rubric, &judge.name(), judge.settings.structured)
 }
 
@@ -103,7 +103,7 @@ pub(crate) async fn plan_bulk_trial(
         _ => {}
     }
     let asked = request.clone();
-    let chosen = blocking_large(server, move |server| Ok(choose_traces(&server.store, &asked)?)).await?;
+    let chosen = run_large_query(server, move |server| Ok(choose_traces(&server.store, &asked)?)).await?;
     if chosen.is_empty() {
         return Err(match request.selection {
             BulkTrialSelection::Latest { .. } => BulkTrialPlanError::NoTraces,
@@ -112,7 +112,7 @@ pub(crate) async fn plan_bulk_trial(
     }
     let cache = StateFolder::open(&server.settings.data).and_then(|state| VerdictCache::open(&state.cache_path()));
     let cache = cache.map_err(BulkTrialPlanError::Cache)?;
-    let evaluators = vec![trial_evaluator(&request.rubric, judge)];
+    let evaluators = vec![build_trial_evaluator(&request.rubric, judge)];
     let panel = Some(Arc::clone(judge).into());
     let mut estimator = CostEstimator::new(evaluators, panel, rule.tool_texts(), Some(cache));
     if request.selection == BulkTrialSelection::Labelled {
@@ -124,9 +124,9 @@ pub(crate) async fn plan_bulk_trial(
     }
     let (mut cases, mut left_out) = (Vec::new(), 0);
     // Trajectories may be large, so few of them are in memory at once.
-    for traces in chosen.chunks(TRACES_AT_ONCE) {
+    for traces in chosen.chunks(MAX_TRACES_PER_QUERY) {
         let (traces, request, room) = (traces.to_vec(), request.clone(), MAX_CASES - cases.len());
-        let (read, found, omitted) = blocking_large(server, move |server| {
+        let (read, found, omitted) = run_large_query(server, move |server| {
             let (mut found, mut omitted) = (Vec::new(), 0);
             for (trajectory, of_it) in load_cases(&server.store, &traces, &request)? {
                 omitted += of_it.len().saturating_sub(room - found.len()) as u64;
@@ -214,7 +214,7 @@ fn choose_traces(store: &Store, request: &BulkTrialRequest) -> Result<Vec<Chosen
             let mut chosen: Vec<ChosenTrace> = Vec::new();
             let mut positions: HashMap<i64, usize> = HashMap::new();
             for label in store.labels(Some(&request.project), MAX_LABELS)? {
-                if label.evaluator != *request.rubric.name || label.label == UNDECIDED {
+                if label.evaluator != *request.rubric.name || label.label == UNDECIDED_LABEL {
                     continue;
                 }
                 let Some(row) = store.trace(TraceId(label.trace_id))? else { continue };
@@ -253,7 +253,7 @@ fn load_cases(
             let Some(trace) = store.trace_of_trajectory(&trajectory.trajectory_id)? else { continue };
             let mut cases = Vec::new();
             for step in steps.into_iter().filter(|step| is_wanted(*step)) {
-                let present = store.verdict_on(&trajectory.trajectory_id, &request.rubric.name, step)?;
+                let present = store.find_verdict_line(&trajectory.trajectory_id, &request.rubric.name, step)?;
                 cases.push(BulkTrialCase {
                     trace_id: trace.to_string(),
                     trajectory_id: trajectory.trajectory_id.clone(),

@@ -16,18 +16,18 @@ use tokio::sync::mpsc;
 use super::folder::{BulkTrialFolder, BulkTrialFolderError};
 use super::journal::BulkTrialLedger;
 use super::plan::{BulkTrialCase, BulkTrialPlan, BulkTrialState, BulkTrialStatus};
-use super::planner::{BulkTrialPlanError, find_model_rule, select_questions, trial_evaluator};
+use super::planner::{BulkTrialPlanError, build_trial_evaluator, find_model_rule, select_questions};
 use crate::bulk_trial_registry::BulkTrialSlot;
 use crate::clock::today_ns;
-use crate::http_error::{ApiError, run_store_query};
+use crate::http_error::{ApiError, run_short_query};
 use crate::state::ServerState;
 use crate::store_coordinator::StoreCoordinator;
 use crate::trace_group::TraceGroupView;
 
 /// Number of trajectories that are read at once.
-const BATCH: usize = 8;
+const TRAJECTORIES_PER_READ: usize = 8;
 /// How often a stop of the server is checked for.
-const POLL: Duration = Duration::from_millis(200);
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Why a trial cannot be started. Each message is a sentence for the page.
 #[derive(Debug, thiserror::Error)]
@@ -82,14 +82,14 @@ pub(crate) async fn start_bulk_trial(
     if let Some(budget) = rule.daily_budget_usd.filter(|_| !server.store.is_shared()) {
         let name = rule.name.clone();
         let spent =
-            run_store_query(server, move |server| Ok(server.store.spent_since(today_ns(), Some(&name), None)?));
+            run_short_query(server, move |server| Ok(server.store.spent_since(today_ns(), Some(&name), None)?));
         let left = (budget - spent.await.map_err(BulkTrialStartError::Query)?.cost_usd).max(0.0);
         max_cost_usd = Some(max_cost_usd.map_or(left, |most| most.min(left)));
     }
     let open: Vec<BulkTrialCase> =
         plan.cases.iter().filter(|case| !record.is_answered(&case.trajectory_id, case.step)).cloned().collect();
     let run_plan = RunPlan {
-        evaluators: vec![trial_evaluator(&rubric, judge)],
+        evaluators: vec![build_trial_evaluator(&rubric, judge)],
         judge: Some(Arc::new(judge.with_own_calls(Some(max_calls))).into()),
         tools: rule.tool_texts(),
         limits: RunLimits { concurrency: rule.concurrency, max_calls: Some(max_calls), max_cost_usd, max_time: None },
@@ -103,8 +103,8 @@ pub(crate) async fn start_bulk_trial(
     let cancelled = Arc::new(AtomicBool::new(false));
     let coordinator = server.store.is_shared().then(|| {
         let project = plan.project.clone();
-        let project_of = Box::new(move |_: &str| Some(project.clone()));
-        Arc::new(StoreCoordinator::new(server, rule, project_of, &cancelled)) as Arc<dyn QuestionCoordinator>
+        let look_up_project = Box::new(move |_: &str| Some(project.clone()));
+        Arc::new(StoreCoordinator::new(server, rule, look_up_project, &cancelled)) as Arc<dyn QuestionCoordinator>
     });
     let task = BulkTrialTask { server: Arc::clone(server), plan, folder, rubric, open, slot, coordinator, cancelled };
     tokio::spawn(task.run(run_plan, ledger, interrupt, interrupts));
@@ -135,7 +135,7 @@ impl BulkTrialTask {
     ) {
         let selection = select_questions(&self.rubric, self.open.iter());
         let (sender, receiver) = mpsc::channel(1);
-        let feeding = tokio::spawn(feed(Arc::clone(&self.server), self.open.clone(), sender));
+        let feeding = tokio::spawn(feed_trial_cases(Arc::clone(&self.server), self.open.clone(), sender));
         let stopping = tokio::spawn(interrupt_when_stopping(Arc::clone(&self.server), interrupt));
         let id = format!("trial-{}", self.plan.id);
         let mut nobody = ();
@@ -183,7 +183,7 @@ fn stopped(reason: String) -> BulkTrialState {
 }
 
 /// Passes the trajectories of the cases to the run. Deleted trajectories are left out.
-async fn feed(
+async fn feed_trial_cases(
     server: Arc<ServerState>,
     cases: Vec<BulkTrialCase>,
     sender: mpsc::Sender<Vec<Trajectory>>,
@@ -191,7 +191,7 @@ async fn feed(
     let mut known = HashSet::new();
     let ids: Vec<String> =
         cases.into_iter().map(|case| case.trajectory_id).filter(|id| known.insert(id.clone())).collect();
-    for batch in ids.chunks(BATCH) {
+    for batch in ids.chunks(TRAJECTORIES_PER_READ) {
         let (store, batch) = (Arc::clone(&server.store), batch.to_vec());
         let read = tokio::task::spawn_blocking(move || load_trajectories(&store, &batch)).await;
         let read = read.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))?;
@@ -231,7 +231,7 @@ async fn forward_interrupts(
 /// restart.
 async fn interrupt_when_stopping(server: Arc<ServerState>, interrupt: mpsc::UnboundedSender<()>) {
     while !server.is_stopping.load(Ordering::Relaxed) {
-        tokio::time::sleep(POLL).await;
+        tokio::time::sleep(STOP_POLL_INTERVAL).await;
     }
     let _ = interrupt.send(());
 }

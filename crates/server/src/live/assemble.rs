@@ -16,7 +16,7 @@ use gradus_store::{AssembledTraceGroup, ReadyQuery, ReadyTraceGroup, StoreError,
 
 use super::assembly_failure::{AssemblyFailure, catch_assembly_panic};
 use super::assembly_queue::{AssemblyClaim, AssemblyQueue};
-use super::record::{EvaluatorScales, outcome_record, record_of};
+use super::record::{EvaluatorScales, build_outcome_record, build_trajectory_record};
 use crate::clock::now_ns;
 use crate::grading_rule::GradingRule;
 use crate::settings::ReloadableSettings;
@@ -26,12 +26,12 @@ use crate::throttled_log::ThrottledLog;
 use crate::trace_group::{TraceGroupSize, read_trace_group};
 
 /// Maximum number of bytes of assembled groups that are stored in one transaction.
-const MAX_STORED_TOGETHER: usize = 8 << 20;
+const MAX_BATCH_TRANSACTION_BYTES: usize = 8 << 20;
 /// Maximum number of trajectories of a group in one transaction. A larger group is stored in several, so that ingest
 /// does not wait for it.
-const MAX_STORED_AT_ONCE: usize = 200;
+const MAX_TRANSACTION_TRAJECTORIES: usize = 200;
 /// How long a thread sleeps when no group is ready.
-const PAUSE: Duration = Duration::from_millis(100);
+const IDLE_PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
 /// How long a stop waits for groups that are being assembled. Unfinished ones are assembled after the next start.
 const MAX_STOP_WAIT: Duration = Duration::from_secs(3);
@@ -114,7 +114,7 @@ fn run_assembly_worker(server: &ServerState, queue: &AssemblyQueue) {
     let mut judges = RuleJudges::default();
     while !server.is_stopping.load(Ordering::Relaxed) {
         let pause = match catch_assembly_panic(|| assemble_next(server, queue, &mut judges)) {
-            Ok(false) => PAUSE,
+            Ok(false) => IDLE_PAUSE,
             Ok(true) => Duration::ZERO,
             Err(failure) => {
                 server.meters.record_assembly_failure(failure.kind());
@@ -172,7 +172,7 @@ impl Drop for AssemblyBatch<'_> {
     fn drop(&mut self) {
         let waiting = self.waiting.drain(..).map(|ready| ready.trace_group);
         let trace_groups = waiting.chain(self.done.drain(..).map(|(trace_group, _)| trace_group.trace_group)).collect();
-        self.cancel_attempts_of(trace_groups);
+        self.cancel_and_release(trace_groups);
     }
 }
 
@@ -192,7 +192,7 @@ impl AssemblyBatch<'_> {
             self.queue.release(ready.trace_group, self.is_large, Duration::ZERO);
         }
         let reloadable = server.reloadable();
-        judges.use_rules(&reloadable);
+        judges.clear_if_reloaded(&reloadable);
         let mut bytes = 0;
         while let Some(ready) = self.waiting.last().copied() {
             if server.is_stopping.load(Ordering::Relaxed) {
@@ -209,7 +209,7 @@ impl AssemblyBatch<'_> {
                     self.done.push((trace_group, began.elapsed()));
                 }
                 // Linking made it part of another group, which enters the ready queue by itself.
-                Ok(AssemblyOutcome::LinkedToOthers) => self.cancel_attempts_of(vec![ready.trace_group]),
+                Ok(AssemblyOutcome::LinkedToOthers) => self.cancel_and_release(vec![ready.trace_group]),
                 Ok(AssemblyOutcome::TooLarge) => {
                     let cancelled = server.store.cancel_attempts(vec![ready.trace_group]).and_then(WriteHandle::wait);
                     if let Err(error) = cancelled {
@@ -223,7 +223,7 @@ impl AssemblyBatch<'_> {
                     self.record_failed_attempt(ready.trace_group, failure)?;
                 }
             }
-            if bytes > MAX_STORED_TOGETHER {
+            if bytes > MAX_BATCH_TRANSACTION_BYTES {
                 self.store_assembled()?;
                 bytes = 0;
             }
@@ -233,13 +233,14 @@ impl AssemblyBatch<'_> {
 
     /// Stores the assembled groups: small ones in one transaction, large ones in parts.
     fn store_assembled(&mut self) -> Result<(), StoreError> {
-        let is_alone =
-            |(trace_group, _): &(AssembledTraceGroup, Duration)| trace_group.records.len() > MAX_STORED_AT_ONCE;
+        let is_alone = |(trace_group, _): &(AssembledTraceGroup, Duration)| {
+            trace_group.records.len() > MAX_TRANSACTION_TRAJECTORIES
+        };
         // One by one, so that the rest is still in `done` and can be returned if the store fails.
         while let Some(at) = self.done.iter().position(is_alone) {
             let (trace_group, time) = self.done.swap_remove(at);
             let number = trace_group.trace_group;
-            self.release_trace_group(number, time, self.server.store.assembled_in_parts(trace_group, now_ns()))?;
+            self.release_trace_group(number, time, self.server.store.store_assembled_in_parts(trace_group, now_ns()))?;
         }
         if self.done.is_empty() {
             return Ok(());
@@ -256,7 +257,7 @@ impl AssemblyBatch<'_> {
             }
             // Groups in one transaction fail together. Each one is a retry now and is claimed alone next time, which
             // finds the bad one.
-            Err(error) if error.is_of_content() => {
+            Err(error) if error.is_data_error() => {
                 let reason = error.to_string();
                 let fail = |(number, _): &(i64, Duration)| {
                     self.record_failed_attempt(*number, StoreError::Sql(reason.clone()).into())
@@ -265,7 +266,7 @@ impl AssemblyBatch<'_> {
                 took.iter().map(fail).fold(Ok(()), Result::and)
             }
             Err(error) => {
-                self.cancel_attempts_of(took.into_iter().map(|(number, _)| number).collect());
+                self.cancel_and_release(took.into_iter().map(|(number, _)| number).collect());
                 Err(error)
             }
         }
@@ -290,7 +291,7 @@ impl AssemblyBatch<'_> {
     }
 
     /// Cancels attempts that failed through no fault of their groups, and releases the groups.
-    fn cancel_attempts_of(&self, trace_groups: Vec<i64>) {
+    fn cancel_and_release(&self, trace_groups: Vec<i64>) {
         if trace_groups.is_empty() {
             return;
         }
@@ -329,7 +330,7 @@ impl AssemblyBatch<'_> {
                 self.queue.release(trace_group, self.is_large, Duration::ZERO);
                 server.settling.notify_progress();
             }
-            Err(_) => self.cancel_attempts_of(vec![trace_group]),
+            Err(_) => self.cancel_and_release(vec![trace_group]),
         }
         failed
     }
@@ -366,7 +367,7 @@ fn link_and_assemble(
     let mut records = Vec::with_capacity(trajectories.len());
     for mut trajectory in trajectories {
         let rule = reloadable.rules.iter().find(|rule| rule.matches_project(project_or_default(&trajectory)));
-        let record = record_of(&mut trajectory, &reloadable.prices);
+        let record = build_trajectory_record(&mut trajectory, &reloadable.prices);
         records.push(match rule.filter(|rule| rule.should_grade(&trajectory)) {
             Some(rule) => judges.grade_offline(server, rule, trajectory, record),
             None => record,
@@ -391,7 +392,7 @@ struct RuleJudges {
 impl RuleJudges {
     /// Drops the judges if the settings were reloaded. A reload replaces the `Arc`, so comparing pointers detects
     /// every change.
-    fn use_rules(&mut self, reloadable: &Arc<ReloadableSettings>) {
+    fn clear_if_reloaded(&mut self, reloadable: &Arc<ReloadableSettings>) {
         if self.made_for.as_ref().is_none_or(|known| !Arc::ptr_eq(known, reloadable)) {
             self.by_rule.clear();
             self.made_for = Some(Arc::clone(reloadable));
@@ -414,9 +415,9 @@ impl RuleJudges {
         let scales = EvaluatorScales::from_evaluators(&rule.evaluators);
         for line in judge.judge(trajectory) {
             server.meters.record_outcome(&line);
-            record.outcomes.push(outcome_record(&line, &tools, &scales));
+            record.outcomes.push(build_outcome_record(&line, &tools, &scales));
         }
-        record.ungraded_by = rule.asks_a_model().then(|| rule.name.clone());
+        record.ungraded_by = rule.asks_model().then(|| rule.name.clone());
         record
     }
 }

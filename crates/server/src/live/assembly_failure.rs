@@ -18,7 +18,7 @@ impl AssemblyFailure {
     /// returned as `Err`: other groups would fail as well.
     pub(super) fn into_group_failure(self) -> Result<AssemblyFailure, StoreError> {
         match self {
-            AssemblyFailure::Store(error) if !error.is_of_content() => Err(error),
+            AssemblyFailure::Store(error) if !error.is_data_error() => Err(error),
             own => Ok(own),
         }
     }

@@ -18,9 +18,9 @@ const MAX_CANDIDATES: usize = 1024;
 /// A group rests this many times as long as its assembly took, so that it uses at most 5 % of one thread.
 const REST_FACTOR: u32 = 20;
 /// Minimum assembly time of a group that rests afterwards.
-const MIN_REMEMBERED: Duration = Duration::from_millis(50);
+const MIN_SLOW_ASSEMBLY: Duration = Duration::from_millis(50);
 /// Maximum number of resting groups in memory. Beyond that, groups do not rest.
-const MAX_REMEMBERED: usize = 10_000;
+const MAX_RESTING_GROUPS: usize = 10_000;
 
 /// Shared by the assembly threads. The store is read while the lock is held, so that two threads do not fetch the same
 /// candidates.
@@ -111,7 +111,7 @@ impl AssemblyQueue {
         if is_large {
             state.is_large_taken = false;
         }
-        if took >= MIN_REMEMBERED && state.resting.len() < MAX_REMEMBERED {
+        if took >= MIN_SLOW_ASSEMBLY && state.resting.len() < MAX_RESTING_GROUPS {
             let until = Instant::now() + took * REST_FACTOR;
             state.resting.insert(trace_group, until);
             state.rest_ends.insert((until, trace_group));

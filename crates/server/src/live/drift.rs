@@ -7,7 +7,7 @@ use std::time::Duration;
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::calibration::{CasePopulation, JudgedCase, LabelDraw, LabelSampling};
 use gradus_eval::evaluator::Evaluator;
-use gradus_eval::judge::{JudgeFailure, ModelJudge, answer_form};
+use gradus_eval::judge::{JudgeFailure, ModelJudge, build_answer_form};
 use gradus_eval::prompt::{
     EvaluationCase, JudgePrompt, PromptRenderer, PromptWindow, ToolText, explain_not_applicable,
 };
@@ -15,11 +15,11 @@ use gradus_eval::rubric::Rubric;
 use gradus_store::{JudgeCall, JudgeSpend, MetricFilter, StoreError};
 use tokio::sync::oneshot;
 
-use crate::call_hold::{CallHold, CallHoldError};
+use crate::call_reservation::{CallReservation, CallReservationError};
 use crate::clock::now_ns;
 use crate::grading_rule::GradingRule;
-use crate::judge_anchors::{AnchorRound, AnchorSet, JudgeAnchor, KnownAnchorSet, load_anchor_sets};
-use crate::live_calibration::is_case_of;
+use crate::judge_anchors::{AnchorRound, AnchorSet, JudgeAnchor, KeyedAnchorSet, load_anchor_sets};
+use crate::live_calibration::is_case_judged_by;
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
 use crate::trace_group::TraceGroupView;
@@ -40,7 +40,7 @@ enum AnchorError {
     #[error("the judge gave no verdict: {0}")]
     Judge(#[source] JudgeFailure),
     #[error(transparent)]
-    Budget(#[from] CallHoldError),
+    Budget(#[from] CallReservationError),
     #[error("{0}")]
     Task(#[from] tokio::task::JoinError),
 }
@@ -63,12 +63,12 @@ pub(super) async fn watch_drift(server: Arc<ServerState>, mut stop: oneshot::Rec
             continue;
         }
         let settings = server.reloadable();
-        for rule in settings.rules.iter().filter(|rule| rule.asks_a_model()) {
-            for evaluator in rule.evaluators.iter().filter(|evaluator| evaluator.asks_a_model()) {
+        for rule in settings.rules.iter().filter(|rule| rule.asks_model()) {
+            for evaluator in rule.evaluators.iter().filter(|evaluator| evaluator.asks_model()) {
                 if server.is_stopping.load(Ordering::Relaxed) {
                     return;
                 }
-                if let Err(error) = check_anchors(&server, &settings, rule, evaluator).await {
+                if let Err(error) = draw_or_ask_anchors(&server, &settings, rule, evaluator).await {
                     let name = &evaluator.name;
                     tracing::warn!(rule = rule.name, evaluator = %name, %error, "the anchors of a judge could not be asked");
                 }
@@ -78,7 +78,7 @@ pub(super) async fn watch_drift(server: Arc<ServerState>, mut stop: oneshot::Rec
 }
 
 /// Draws the anchors of an evaluator, or asks them again when the next round is due.
-async fn check_anchors(
+async fn draw_or_ask_anchors(
     server: &Arc<ServerState>,
     settings: &Arc<ReloadableSettings>,
     rule: &GradingRule,
@@ -87,7 +87,7 @@ async fn check_anchors(
     let rubric = settings.library.find(&evaluator.name).filter(|rubric| rubric.hash == *evaluator.hash);
     let (Some(judge), Some(rubric)) = (&rule.judge, rubric) else { return Ok(()) };
     let (owner, rules, name, asked) = (Arc::clone(server), Arc::clone(settings), rule.name.clone(), evaluator.clone());
-    let known = tokio::task::spawn_blocking(move || load_or_draw(&owner, &rules, &name, &asked)).await??;
+    let known = tokio::task::spawn_blocking(move || load_or_draw_anchors(&owner, &rules, &name, &asked)).await??;
     let Some(mut known) = known else { return Ok(()) };
     let now = now_ns();
     let every_ns = i64::try_from(server.settings.anchors.every.as_nanos()).unwrap_or(i64::MAX);
@@ -106,7 +106,7 @@ async fn check_anchors(
         let (owner, rules, name) = (Arc::clone(server), Arc::clone(settings), rule.name.clone());
         let (wanted, asked) = (anchor.clone(), rubric.clone());
         let question =
-            tokio::task::spawn_blocking(move || load_question(&owner, &rules, &name, &asked, &wanted)).await??;
+            tokio::task::spawn_blocking(move || load_anchor_question(&owner, &rules, &name, &asked, &wanted)).await??;
         let Some(question) = question else {
             // Its trace was deleted by retention.
             gone_count += 1;
@@ -130,9 +130,9 @@ async fn check_anchors(
     if gone_count * 2 > known.set.anchors.len() {
         known.set = AnchorSet::default();
     } else {
-        let was_moved = known.set.is_moved();
+        let was_moved = known.set.has_drifted();
         known.set.add_round(round);
-        if known.set.is_moved() && !was_moved {
+        if known.set.has_drifted() && !was_moved {
             let (evaluator, judge) = (&known.evaluator, &known.judge);
             tracing::warn!(rule = rule.name, evaluator, judge, result = known.set.describe(), "the judge has moved");
         }
@@ -143,14 +143,14 @@ async fn check_anchors(
 
 /// Loads the stored set, or draws a new one at random from the verdicts that this judge has given. `None` if these
 /// are too few.
-fn load_or_draw(
+fn load_or_draw_anchors(
     server: &ServerState,
     settings: &ReloadableSettings,
     rule: &str,
     evaluator: &Evaluator,
-) -> Result<Option<KnownAnchorSet>, StoreError> {
+) -> Result<Option<KeyedAnchorSet>, StoreError> {
     let record = evaluator.to_record();
-    let is_it = |known: &KnownAnchorSet| {
+    let is_it = |known: &KeyedAnchorSet| {
         known.rule == rule
             && known.evaluator == record.name
             && known.judge == record.judge
@@ -162,7 +162,7 @@ fn load_or_draw(
     let count = server.settings.anchors.count;
     let mut population = CasePopulation::default();
     server.store.visit_judged_cases(&MetricFilter::default(), &record.name, i64::MAX, |row| {
-        if let (true, Some(label)) = (is_case_of(&record, &row), row.label) {
+        if let (true, Some(label)) = (is_case_judged_by(&record, &row), row.label) {
             let (trajectory_id, step_index) = (row.trajectory_id, row.step);
             population.cases.push(JudgedCase { trajectory_id, step_index, label, uncertainty: None, votes: None });
         }
@@ -179,7 +179,7 @@ fn load_or_draw(
         let case = &population.cases[*at];
         let anchor =
             JudgeAnchor { trajectory_id: case.trajectory_id.clone(), step: case.step_index, label: case.label.clone() };
-        if load_question(server, settings, rule, rubric, &anchor)?.is_some() {
+        if load_anchor_question(server, settings, rule, rubric, &anchor)?.is_some() {
             set.anchors.push(anchor);
         }
         if set.anchors.len() == count {
@@ -189,7 +189,7 @@ fn load_or_draw(
     if set.anchors.len() < count {
         return Ok(None);
     }
-    let known = KnownAnchorSet {
+    let known = KeyedAnchorSet {
         rule: rule.to_owned(),
         evaluator: record.name,
         judge: record.judge,
@@ -210,7 +210,7 @@ struct AnchorQuestion {
 
 /// Loads an anchor's question. `None` if the trajectory is gone or changed, or its project belongs to another rule:
 /// data of a project is sent only to the endpoint that its rule names.
-fn load_question(
+fn load_anchor_question(
     server: &ServerState,
     settings: &ReloadableSettings,
     rule: &str,
@@ -256,7 +256,7 @@ impl AnchorQuestion {
         rubric: &Rubric,
     ) -> Result<String, AnchorError> {
         let prompt = self.render_prompt(rubric, judge.settings.window);
-        let most_usd = judge.most_it_costs(&prompt);
+        let most_usd = judge.max_question_cost_usd(&prompt);
         let call = JudgeCall {
             key: None,
             rule: rule.name.clone(),
@@ -268,8 +268,8 @@ impl AnchorQuestion {
             max_cost_usd: most_usd.unwrap_or_default(),
             daily_budget_usd: rule.daily_budget_usd,
         };
-        let mut hold = CallHold::reserve(&server.store, call).await?;
-        let form = answer_form(rubric, judge.settings.structured);
+        let mut hold = CallReservation::reserve(&server.store, call).await?;
+        let form = build_answer_form(rubric, judge.settings.structured);
         let response = judge.judge(&form, &rubric.labels, prompt, |window| self.render_prompt(rubric, window)).await;
         let known_usd = judge.price.zip(response.usage).map(|(price, usage)| price.cost_of_usage(usage));
         // If the endpoint does not report all usage, the maximum is charged.

@@ -12,9 +12,9 @@ pub(super) struct Lab {
 }
 
 impl Lab {
-    pub(super) fn new(most_queued_bytes: usize) -> Lab {
+    pub(super) fn new(max_queued_bytes: usize) -> Lab {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path(), StoreOptions { most_queued_bytes }).unwrap();
+        let store = Store::open(folder.path(), StoreOptions { max_queued_bytes }).unwrap();
         let mut chunk = TraceChunk::new(TraceId(1), "p".into(), BlockSignal::Spans, b"");
         chunk.spans.push(SpanKey { span_id: SpanId(1), digest: 1, has_ended: true, is_error: false });
         store.ingest(vec![chunk], 1).unwrap().wait().unwrap();
@@ -43,7 +43,7 @@ impl Lab {
 
     /// Holds the write lock of SQLite as another process would, so that the store cannot write.
     pub(super) fn hold(&self) -> rusqlite::Connection {
-        let other = rusqlite::Connection::open(self.folder.path().join(gradus_store::FILE_NAME)).unwrap();
+        let other = rusqlite::Connection::open(self.folder.path().join(gradus_store::DATABASE_FILE_NAME)).unwrap();
         other.execute_batch("BEGIN IMMEDIATE").unwrap();
         other
     }

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::ledger::{ActiveTrajectories, StoreLedger};
-use super::regrade::trajectories_again;
+use super::regrade::reassemble_trajectories;
 use super::reroute::reroute_ungraded;
 use crate::clock::{DAY_NS, now_ns, today_ns};
 use crate::grading_rule::GradingRule;
@@ -30,17 +30,17 @@ pub(super) struct GraderTasks {
 }
 
 /// How often tasks look for new work and for a stop.
-const POLL: Duration = Duration::from_millis(200);
+const GRADER_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Number of trajectories that are fetched and assembled at once.
-const BATCH: usize = 32;
+const UNGRADED_PER_FETCH: usize = 32;
 /// Maximum number of trajectories that are being judged or whose verdicts are not stored yet, so that judging stops
 /// while the store accepts nothing.
-const MAX_AT_WORK: usize = 1_000;
+const MAX_ACTIVE_TRAJECTORIES: usize = 1_000;
 /// Minimum pause after a failed run. It doubles with each failure in a row, up to `MAX_PAUSE` (exponential backoff).
 const MIN_PAUSE: Duration = Duration::from_secs(2);
 const MAX_PAUSE: Duration = Duration::from_secs(300);
 /// How often the ungraded queue is checked for trajectories of removed rules.
-const ROUTED_EVERY: Duration = Duration::from_secs(10);
+const REROUTE_INTERVAL: Duration = Duration::from_secs(10);
 
 impl GraderTasks {
     pub(super) fn start(server: &Arc<ServerState>) -> GraderTasks {
@@ -60,7 +60,7 @@ impl GraderTasks {
         let reloadable = server.reloadable();
         let mut graders = Vec::new();
         for number in 0..reloadable.rules.len() {
-            if reloadable.rules[number].asks_a_model() {
+            if reloadable.rules[number].asks_model() {
                 graders.push(RuleGrader {
                     server: Arc::clone(server),
                     reloadable: Arc::clone(&reloadable),
@@ -76,7 +76,7 @@ impl GraderTasks {
                 let _ = before.await;
             }
             let mut tasks = tokio::task::JoinSet::new();
-            tasks.spawn(keep_routing(routing.0, routing.1, is_over));
+            tasks.spawn(reroute_until_stopped(routing.0, routing.1, is_over));
             graders.into_iter().for_each(|grader| drop(tasks.spawn(Arc::new(grader).run())));
             tasks.join_all().await;
         });
@@ -92,7 +92,7 @@ impl GraderTasks {
 
 /// Moves trajectories that wait for a removed rule, for as long as the rules are in force. It repeats, because assembly
 /// under way may still queue trajectories for the rules from before.
-async fn keep_routing(server: Arc<ServerState>, reloadable: Arc<ReloadableSettings>, stop: Arc<AtomicBool>) {
+async fn reroute_until_stopped(server: Arc<ServerState>, reloadable: Arc<ReloadableSettings>, stop: Arc<AtomicBool>) {
     let is_over = || stop.load(Ordering::Relaxed) || server.is_stopping.load(Ordering::Relaxed);
     while !is_over() {
         let (store, rules) = (Arc::clone(&server.store), Arc::clone(&reloadable));
@@ -102,9 +102,9 @@ async fn keep_routing(server: Arc<ServerState>, reloadable: Arc<ReloadableSettin
             Ok(Err(error)) => tracing::error!(%error, "failed to reassign trajectories that wait for a model"),
             Err(error) => tracing::error!(%error, "failed to reassign trajectories that wait for a model"),
         }
-        let until = tokio::time::Instant::now() + ROUTED_EVERY;
+        let until = tokio::time::Instant::now() + REROUTE_INTERVAL;
         while tokio::time::Instant::now() < until && !is_over() {
-            tokio::time::sleep(POLL).await;
+            tokio::time::sleep(GRADER_POLL_INTERVAL).await;
         }
     }
 }
@@ -139,25 +139,25 @@ impl RuleGrader {
                 Ok(RunTermination::Finished) => pause = MIN_PAUSE,
                 Ok(RunTermination::Limit(_)) if self.is_stopping() => {}
                 Ok(RunTermination::Limit(reason)) => {
-                    self.stands_still(JudgePauseReason::Budget, reason.clone());
+                    self.begin_pause(JudgePauseReason::Budget, reason.clone());
                     tracing::warn!(rule, %reason, "budget exhausted; judging resumes when it resets at 00:00 UTC");
                     self.sleep(MAX_PAUSE).await;
                 }
                 Ok(RunTermination::Interrupted) => {}
                 Ok(RunTermination::Endpoint { failure, .. }) => {
-                    self.stands_still(JudgePauseReason::Judge, failure.to_string());
+                    self.begin_pause(JudgePauseReason::Judge, failure.to_string());
                     tracing::error!(rule, %failure, pause_s = pause.as_secs(), "the judge is unavailable");
                     self.sleep(pause).await;
                     pause = (pause * 2).min(MAX_PAUSE);
                 }
                 Ok(RunTermination::EndpointDied(reason)) => {
-                    self.stands_still(JudgePauseReason::Judge, reason.clone());
+                    self.begin_pause(JudgePauseReason::Judge, reason.clone());
                     tracing::error!(rule, %reason, pause_s = pause.as_secs(), "the judge stopped answering");
                     self.sleep(pause).await;
                     pause = (pause * 2).min(MAX_PAUSE);
                 }
                 Err(error) => {
-                    self.stands_still(JudgePauseReason::Judge, error.to_string());
+                    self.begin_pause(JudgePauseReason::Judge, error.to_string());
                     tracing::error!(rule, %error, "judging failed");
                     // An unreachable database is retried soon: a retry costs nothing, and other work waits for it.
                     pause = if error.is::<StoreError>() { MIN_PAUSE } else { pause };
@@ -169,28 +169,28 @@ impl RuleGrader {
     }
 
     /// Ends the recorded pause if no trajectory waits any more. Postponed trajectories still wait.
-    async fn end_standstill(&self) -> anyhow::Result<()> {
+    async fn end_pause_if_idle(&self) -> anyhow::Result<()> {
         let rule = &self.rule().name;
-        if self.server.standstills.find_for_rule(rule).is_none() {
+        if self.server.judge_pauses.find_for_rule(rule).is_none() {
             return Ok(());
         }
         let (store, name) = (Arc::clone(&self.server.store), rule.clone());
-        if tokio::task::spawn_blocking(move || store.waiting_for(&name, 1)).await??.count == 0 {
-            self.server.standstills.end(rule);
+        if tokio::task::spawn_blocking(move || store.rule_backlog(&name, 1)).await??.count == 0 {
+            self.server.judge_pauses.end(rule);
         }
         Ok(())
     }
 
     /// Records the pause for the pages.
-    fn stands_still(&self, why: JudgePauseReason, reason: String) {
-        self.server.standstills.begin(&self.rule().name, why, reason, now_ns());
+    fn begin_pause(&self, why: JudgePauseReason, reason: String) {
+        self.server.judge_pauses.begin(&self.rule().name, why, reason, now_ns());
     }
 
-    /// Sleeps in short steps, so that a stop is noticed within [`POLL`].
+    /// Sleeps in short steps, so that a stop is noticed within [`GRADER_POLL_INTERVAL`].
     async fn sleep(&self, pause: Duration) {
         let until = tokio::time::Instant::now() + pause;
         while tokio::time::Instant::now() < until && !self.is_stopping() {
-            tokio::time::sleep(POLL).await;
+            tokio::time::sleep(GRADER_POLL_INTERVAL).await;
         }
     }
 
@@ -198,8 +198,8 @@ impl RuleGrader {
     async fn run_once(&self) -> anyhow::Result<RunTermination> {
         let rule = self.rule();
         if self.load_ungraded(0, 1).await?.is_empty() {
-            self.end_standstill().await?;
-            self.sleep(POLL).await;
+            self.end_pause_if_idle().await?;
+            self.sleep(GRADER_POLL_INTERVAL).await;
             return Ok(RunTermination::Finished);
         }
         // The budget is read from the store: what an earlier process spent today counts.
@@ -213,7 +213,7 @@ impl RuleGrader {
             max_cost_usd = Some(budget - spent).filter(|_| !self.server.store.is_shared());
         }
         let plan = RunPlan {
-            evaluators: rule.evaluators.iter().filter(|one| one.asks_a_model()).cloned().collect(),
+            evaluators: rule.evaluators.iter().filter(|one| one.asks_model()).cloned().collect(),
             judge: rule.judge.clone().map(Into::into),
             tools: rule.tool_texts(),
             limits: RunLimits { concurrency: rule.concurrency, max_calls: None, max_cost_usd, max_time: None },
@@ -224,7 +224,7 @@ impl RuleGrader {
         let coordinator = self.server.store.is_shared().then(|| self.coordinator(at_work.clone()));
         let (sender, receiver) = mpsc::channel(2);
         let (interrupt, interrupts) = mpsc::unbounded_channel();
-        let feeding = self.feed(at_work.clone(), sender);
+        let feeding = self.feed_ungraded(at_work.clone(), sender);
         let id = rule.run_id();
         let mut nobody = ();
         let scope = QuestionScope { selection: None, coordinator };
@@ -241,8 +241,8 @@ impl RuleGrader {
 
     /// Builds the coordinator that divides the questions among the servers on the database.
     fn coordinator(&self, at_work: ActiveTrajectories) -> Arc<dyn QuestionCoordinator> {
-        let project_of = Box::new(move |trajectory_id: &str| at_work.project(trajectory_id));
-        Arc::new(StoreCoordinator::new(&self.server, self.rule(), project_of, &self.stop))
+        let look_up_project = Box::new(move |trajectory_id: &str| at_work.project(trajectory_id));
+        Arc::new(StoreCoordinator::new(&self.server, self.rule(), look_up_project, &self.stop))
     }
 
     /// Loads the spending of the rule since 00:00 UTC in dollars, rubric trials included.
@@ -257,7 +257,7 @@ impl RuleGrader {
     /// Never returns, so that `select!` waits for the run.
     async fn interrupt_when_stopping(&self, interrupt: mpsc::UnboundedSender<()>) -> Infallible {
         while !self.is_stopping() {
-            tokio::time::sleep(POLL).await;
+            tokio::time::sleep(GRADER_POLL_INTERVAL).await;
         }
         let _ = interrupt.send(());
         std::future::pending().await
@@ -270,16 +270,20 @@ impl RuleGrader {
     }
 
     /// Feeds waiting trajectories to the run until the UTC day ends, because a run has the budget of one day.
-    async fn feed(&self, at_work: ActiveTrajectories, sender: mpsc::Sender<Vec<Trajectory>>) -> anyhow::Result<()> {
+    async fn feed_ungraded(
+        &self,
+        at_work: ActiveTrajectories,
+        sender: mpsc::Sender<Vec<Trajectory>>,
+    ) -> anyhow::Result<()> {
         let today = now_ns().div_euclid(DAY_NS);
         let mut after = 0;
         let mut has_sent = false;
         while now_ns().div_euclid(DAY_NS) == today && !sender.is_closed() && !self.is_stopping() {
-            if at_work.len() >= MAX_AT_WORK {
-                tokio::time::sleep(POLL).await;
+            if at_work.len() >= MAX_ACTIVE_TRAJECTORIES {
+                tokio::time::sleep(GRADER_POLL_INTERVAL).await;
                 continue;
             }
-            let waiting = self.load_ungraded(after, BATCH).await?;
+            let waiting = self.load_ungraded(after, UNGRADED_PER_FETCH).await?;
             // The run itself counts only its own questions. Trials of rubrics spend from the same budget.
             if !waiting.is_empty()
                 && let Some(budget) = self.rule().daily_budget_usd
@@ -291,14 +295,14 @@ impl RuleGrader {
                 // A trajectory that was assembled again keeps its row number, so the next pass starts at the first row.
                 after = 0;
                 if !std::mem::take(&mut has_sent) {
-                    tokio::time::sleep(POLL).await;
+                    tokio::time::sleep(GRADER_POLL_INTERVAL).await;
                 }
                 continue;
             };
             after = last.no;
             let wanted = waiting.into_iter().filter(|one| !at_work.contains(&one.trajectory_id)).collect();
             let store = Arc::clone(&self.server.store);
-            let found = tokio::task::spawn_blocking(move || trajectories_again(&store, wanted)).await??;
+            let found = tokio::task::spawn_blocking(move || reassemble_trajectories(&store, wanted)).await??;
             let mut batch = Vec::with_capacity(found.len());
             for (one, trajectory) in found {
                 at_work.begin(one, &trajectory);

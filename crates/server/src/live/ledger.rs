@@ -15,7 +15,7 @@ use gradus_eval::runner::{QuestionCost, RunLedger};
 use gradus_store::{JudgeSpend, OutcomeRecord, RemainingGrading, Store, StoreError, UngradedTrajectory, WriteHandle};
 use tokio::time::Instant;
 
-use super::record::{EvaluatorScales, outcome_record};
+use super::record::{EvaluatorScales, build_outcome_record};
 use crate::clock::now_ns;
 use crate::state::ServerState;
 
@@ -36,41 +36,41 @@ impl StoreLedger {
         rule: String,
         at_work: ActiveTrajectories,
     ) -> Result<StoreLedger, RunFileError> {
-        let cache = open_cache(&server.settings.data)?;
+        let cache = open_verdict_cache(&server.settings.data)?;
         let charges_calls = !server.store.is_shared();
         Ok(StoreLedger { server: Arc::clone(server), rule, cache, at_work, charges_calls })
     }
 }
 
 /// The cache is the same file that `gradus eval` uses in this folder, so an answered question is never paid for twice.
-fn open_cache(data: &Path) -> Result<VerdictCache, RunFileError> {
+fn open_verdict_cache(data: &Path) -> Result<VerdictCache, RunFileError> {
     VerdictCache::open(&StateFolder::open(data)?.cache_path())
 }
 
 impl RunLedger for StoreLedger {
     // The store already has the trajectory. False: it was not answered before.
-    fn trajectory(&mut self, _trajectory: &mut Trajectory) -> Result<bool, RunFileError> {
+    fn store_trajectory(&mut self, _trajectory: &mut Trajectory) -> Result<bool, RunFileError> {
         Ok(false)
     }
 
     /// Sets how many outcomes a trajectory will get, so that the last one is recognised.
-    fn planned(&mut self, trajectory_id: &str, questions: usize) {
+    fn set_question_count(&mut self, trajectory_id: &str, questions: usize) {
         if let Some(judging) = self.at_work.lock().get_mut(trajectory_id) {
             judging.left = Some(questions);
         }
     }
 
     /// Called for every outcome, also for those from the cache. A scored answer of the model ends the rule's pause.
-    fn outcome(&mut self, line: &OutcomeLine) -> Result<(), RunFileError> {
+    fn store_outcome(&mut self, line: &OutcomeLine) -> Result<(), RunFileError> {
         self.server.meters.record_outcome(line);
         if line.outcome == OutcomeKind::Failed
-            && let Some(times) = self.server.judge_fails.record_occurrence()
+            && let Some(times) = self.server.judge_failure_log.record_occurrence()
         {
             // The reason may repeat recorded text, so it is in the outcome and not in the log.
             tracing::warn!(evaluator = &*line.evaluator, times, "the judge gave no verdict");
         }
         if line.outcome == OutcomeKind::Scored && line.calls > 0 {
-            self.server.standstills.end(&self.rule);
+            self.server.judge_pauses.end(&self.rule);
         }
         self.at_work.record_outcome(line);
         Ok(())
@@ -78,24 +78,24 @@ impl RunLedger for StoreLedger {
 
     /// Counts the calls and the cost of a question when it ends, also without a verdict, so that a budget holds even
     /// where the endpoint does not report its usage.
-    fn asked(&mut self, trajectory_id: &str, effort: QuestionCost) {
+    fn record_question_cost(&mut self, trajectory_id: &str, effort: QuestionCost) {
         if let Some(judging) = self.at_work.lock().get_mut(trajectory_id) {
             let calls = u64::from(effort.calls);
             self.server.meters.record_call_pricing(calls, effort.is_priced);
             if self.charges_calls {
-                judging.news.spend.calls += calls;
-                judging.news.spend.unpriced += if effort.is_priced { 0 } else { calls };
-                judging.news.spend.cost_usd += effort.cost_usd;
+                judging.unstored.spend.calls += calls;
+                judging.unstored.spend.unpriced += if effort.is_priced { 0 } else { calls };
+                judging.unstored.spend.cost_usd += effort.cost_usd;
             }
             judging.lacks_endpoint |= effort.is_endpoint_at_fault;
         }
     }
 
-    fn cached(&mut self, key: QuestionKey) -> Result<Option<CachedVerdict>, RunFileError> {
+    fn find_cached_verdict(&mut self, key: QuestionKey) -> Result<Option<CachedVerdict>, RunFileError> {
         self.cache.get(key)
     }
 
-    fn cache(&mut self, key: QuestionKey, verdict: CachedVerdict) -> Result<(), RunFileError> {
+    fn store_verdict(&mut self, key: QuestionKey, verdict: CachedVerdict) -> Result<(), RunFileError> {
         self.cache.add(key, verdict)
     }
 
@@ -130,7 +130,7 @@ struct TrajectoryJudgingState {
     /// Outcomes that are still expected; `None` until the trajectory is planned.
     left: Option<usize>,
     /// Outcomes and spending that are not passed to the store yet.
-    news: PendingOutcomes,
+    unstored: PendingOutcomes,
     /// At most one write is under way, so that the state of the last one holds for all before it.
     is_being_written: bool,
     /// Whether some question got no verdict.
@@ -147,14 +147,14 @@ struct PendingOutcomes {
 }
 
 /// Seconds until a question without a verdict is asked again, by attempt. After the last attempt it stays without one.
-const AGAIN_AFTER_S: [i64; 3] = [60, 600, 3_600];
+const RETRY_DELAYS_S: [i64; 3] = [60, 600, 3_600];
 /// Seconds until a trajectory is tried again when the endpoint was unavailable. The delay doubles up to an hour,
 /// without a limit on attempts.
-const PUT_OFF_S: i64 = 60;
-const MAX_PUT_OFF_S: i64 = 3_600;
+const FIRST_POSTPONEMENT_S: i64 = 60;
+const MAX_POSTPONEMENT_S: i64 = 3_600;
 /// How long a stopping server waits for a store that accepts nothing.
-const LAST_WRITES: Duration = Duration::from_secs(8);
-const POLL: Duration = Duration::from_millis(50);
+const MAX_FINAL_WRITE_WAIT: Duration = Duration::from_secs(8);
+const WRITE_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 impl TrajectoryJudgingState {
     /// Whether all planned outcomes have arrived.
@@ -164,30 +164,30 @@ impl TrajectoryJudgingState {
 
     /// Whether something has to be stored. True for a finished trajectory even without outcomes: the store must
     /// remove it from the queue.
-    fn has_news(&self) -> bool {
-        self.is_done() || !self.news.outcomes.is_empty() || self.news.spend.calls > 0
+    fn has_unstored(&self) -> bool {
+        self.is_done() || !self.unstored.outcomes.is_empty() || self.unstored.spend.calls > 0
     }
 
     /// Returns what the queue should do with the trajectory. Answers are in the cache, so a retry asks only the
     /// failed questions.
-    fn what_is_left(&self) -> RemainingGrading {
+    fn remaining_grading(&self) -> RemainingGrading {
         if !self.is_done() {
             return RemainingGrading::More;
         }
         if self.lacks_endpoint {
-            return put_off(&self.ungraded);
+            return postpone_grading(&self.ungraded);
         }
-        match AGAIN_AFTER_S.get(self.ungraded.attempts as usize) {
-            Some(seconds) if self.has_failed => RemainingGrading::AgainAt { ns: now_ns() + seconds * 1_000_000_000 },
+        match RETRY_DELAYS_S.get(self.ungraded.attempts as usize) {
+            Some(seconds) if self.has_failed => RemainingGrading::RetryAt { ns: now_ns() + seconds * 1_000_000_000 },
             _ => RemainingGrading::Nothing,
         }
     }
 }
 
 /// Delays grading without counting an attempt.
-pub(super) fn put_off(ungraded: &UngradedTrajectory) -> RemainingGrading {
-    let seconds = (PUT_OFF_S << ungraded.delays.min(10)).min(MAX_PUT_OFF_S);
-    RemainingGrading::PutOff { ns: now_ns() + seconds * 1_000_000_000 }
+pub(super) fn postpone_grading(ungraded: &UngradedTrajectory) -> RemainingGrading {
+    let seconds = (FIRST_POSTPONEMENT_S << ungraded.delays.min(10)).min(MAX_POSTPONEMENT_S);
+    RemainingGrading::PostponedUntil { ns: now_ns() + seconds * 1_000_000_000 }
 }
 
 impl ActiveTrajectories {
@@ -206,7 +206,7 @@ impl ActiveTrajectories {
             ungraded,
             tools,
             left: None,
-            news: PendingOutcomes { outcomes: Vec::new(), spend },
+            unstored: PendingOutcomes { outcomes: Vec::new(), spend },
             is_being_written: false,
             has_failed: false,
             lacks_endpoint: false,
@@ -230,7 +230,7 @@ impl ActiveTrajectories {
     /// Records an outcome. Ignored for a trajectory that is not registered: it was completed before.
     fn record_outcome(&self, line: &OutcomeLine) {
         if let Some(judging) = self.lock().get_mut(&*line.trajectory_id) {
-            judging.news.outcomes.push(outcome_record(line, &judging.tools, &self.0.scales));
+            judging.unstored.outcomes.push(build_outcome_record(line, &judging.tools, &self.0.scales));
             judging.has_failed |= line.outcome == OutcomeKind::Failed;
             judging.left = judging.left.map(|left| left.saturating_sub(1));
         }
@@ -239,17 +239,17 @@ impl ActiveTrajectories {
     /// Passes outcomes to the store. A busy store is not an error: they are passed with the next write.
     fn write(&self, store: &Store) -> Result<(), StoreError> {
         for (id, judging) in self.lock().iter_mut() {
-            if judging.is_being_written || !judging.has_news() {
+            if judging.is_being_written || !judging.has_unstored() {
                 continue;
             }
-            let (outcomes, spend) = (judging.news.outcomes.clone(), judging.news.spend.clone());
+            let (outcomes, spend) = (judging.unstored.outcomes.clone(), judging.unstored.spend.clone());
             let is_done = judging.is_done();
-            match store.record_verdicts(&judging.ungraded, outcomes, spend, judging.what_is_left(), now_ns()) {
+            match store.record_verdicts(&judging.ungraded, outcomes, spend, judging.remaining_grading(), now_ns()) {
                 Ok(written) => {
                     judging.is_being_written = true;
                     let next = JudgeSpend { rule: judging.ungraded.rule.clone(), ..JudgeSpend::default() };
                     let handed =
-                        std::mem::replace(&mut judging.news, PendingOutcomes { outcomes: Vec::new(), spend: next });
+                        std::mem::replace(&mut judging.unstored, PendingOutcomes { outcomes: Vec::new(), spend: next });
                     tokio::spawn(self.clone().finish_write(id.clone(), handed, is_done, written));
                 }
                 Err(StoreError::Busy) => {}
@@ -271,10 +271,10 @@ impl ActiveTrajectories {
             Ok(()) if is_done => drop(at_work.remove(&id)),
             Ok(()) => {}
             Err(error) => {
-                judging.news.outcomes.splice(0..0, handed.outcomes);
-                judging.news.spend.calls += handed.spend.calls;
-                judging.news.spend.unpriced += handed.spend.unpriced;
-                judging.news.spend.cost_usd += handed.spend.cost_usd;
+                judging.unstored.outcomes.splice(0..0, handed.outcomes);
+                judging.unstored.spend.calls += handed.spend.calls;
+                judging.unstored.spend.unpriced += handed.spend.unpriced;
+                judging.unstored.spend.cost_usd += handed.spend.cost_usd;
                 if !was_failing {
                     tracing::error!(%error, "failed to store verdicts; retrying");
                 }
@@ -283,7 +283,7 @@ impl ActiveTrajectories {
     }
 
     /// Waits until the store has everything, because spending is recorded nowhere else. A stopping server waits for
-    /// [`LAST_WRITES`] only.
+    /// [`MAX_FINAL_WRITE_WAIT`] only.
     pub(super) async fn wait_until_written(&self, store: &Store, is_stopping: impl Fn() -> bool) {
         let mut until = None;
         loop {
@@ -291,14 +291,14 @@ impl ActiveTrajectories {
                 tracing::error!(%error, "failed to store verdicts; they will be read from the verdict cache again");
                 return;
             }
-            if !self.lock().values().any(|judging| judging.is_being_written || judging.has_news()) {
+            if !self.lock().values().any(|judging| judging.is_being_written || judging.has_unstored()) {
                 return;
             }
-            if is_stopping() && Instant::now() > *until.get_or_insert(Instant::now() + LAST_WRITES) {
+            if is_stopping() && Instant::now() > *until.get_or_insert(Instant::now() + MAX_FINAL_WRITE_WAIT) {
                 tracing::error!("the store accepts no writes; verdicts will be read from the verdict cache again");
                 return;
             }
-            tokio::time::sleep(POLL).await;
+            tokio::time::sleep(WRITE_POLL_INTERVAL).await;
         }
     }
 

@@ -10,8 +10,8 @@ struct Bench {
 }
 
 impl Bench {
-    async fn new(most_queued_bytes: usize) -> Bench {
-        let lab = tokio::task::spawn_blocking(move || Lab::new(most_queued_bytes)).await.unwrap();
+    async fn new(max_queued_bytes: usize) -> Bench {
+        let lab = tokio::task::spawn_blocking(move || Lab::new(max_queued_bytes)).await.unwrap();
         let at_work = ActiveTrajectories::default();
         let trajectory = Trajectory { trajectory_id: "t".to_owned(), ..Trajectory::default() };
         at_work.begin(lab.ungraded(i64::MAX).unwrap(), &trajectory);
@@ -22,7 +22,7 @@ impl Bench {
     fn answer(&self, step: u32) {
         let mut at_work = self.at_work.lock();
         let judging = at_work.get_mut("t").unwrap();
-        judging.news.outcomes.push(OutcomeRecord {
+        judging.unstored.outcomes.push(OutcomeRecord {
             evaluator: "e".to_owned(),
             step: Some(step),
             kind: gradus_store::RecordedKind::Scored,
@@ -34,8 +34,8 @@ impl Bench {
             line: "{}".to_owned(),
             failure_group: None,
         });
-        judging.news.spend.calls += 1;
-        judging.news.spend.cost_usd += 0.25;
+        judging.unstored.spend.calls += 1;
+        judging.unstored.spend.cost_usd += 0.25;
         judging.left = judging.left.map(|left| left - 1);
     }
 
@@ -57,7 +57,7 @@ async fn what_a_commit_lost_is_handed_over_again() {
     bench.at_work.write(&bench.lab.store).unwrap();
     // The store waits for the other one, and gives up after some seconds.
     while bench.lab.store.writer_status().unwrap().failed_commits.load(Ordering::Relaxed) == 0 {
-        tokio::time::sleep(POLL).await;
+        tokio::time::sleep(WRITE_POLL_INTERVAL).await;
     }
     bench.answer(2);
     other.execute_batch("ROLLBACK").unwrap();
@@ -74,7 +74,7 @@ async fn a_busy_store_is_asked_again() {
     let second = loop {
         match put("b") {
             Ok(second) => break second,
-            Err(_) => tokio::time::sleep(POLL).await,
+            Err(_) => tokio::time::sleep(WRITE_POLL_INTERVAL).await,
         }
     };
     bench.answer(1);
@@ -98,9 +98,9 @@ async fn an_endpoint_that_is_down_uses_up_no_attempts() {
         (judging.ungraded.attempts, judging.ungraded.delays) = (attempts, delays);
         judging.lacks_endpoint = lacks_endpoint;
         let before = now_ns();
-        match judging.what_is_left() {
-            RemainingGrading::PutOff { ns } => ("put off", (ns - before) / 1_000_000_000),
-            RemainingGrading::AgainAt { ns } => ("again", (ns - before) / 1_000_000_000),
+        match judging.remaining_grading() {
+            RemainingGrading::PostponedUntil { ns } => ("put off", (ns - before) / 1_000_000_000),
+            RemainingGrading::RetryAt { ns } => ("again", (ns - before) / 1_000_000_000),
             _ => ("over", 0),
         }
     };

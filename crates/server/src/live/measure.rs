@@ -13,7 +13,7 @@ use crate::judge_anchors::load_anchor_sets;
 use crate::project_pattern;
 
 /// A tool is new for `unseen_tool` if its first use lies within this time: ten minutes.
-pub(crate) const RECENT_NS: i64 = 600 * 1_000_000_000;
+pub(crate) const NEW_TOOL_PERIOD_NS: i64 = 600 * 1_000_000_000;
 /// Maximum number of durations that a percentile is computed from, to bound its memory.
 const MAX_DURATIONS: usize = 200_000;
 
@@ -26,8 +26,8 @@ pub(super) fn build_rule_windows(
 ) -> Result<Vec<TrajectoryWindow>, StoreError> {
     let window_ns = i64::try_from(rule.condition.window.as_nanos()).unwrap_or(i64::MAX);
     let projects = match rule.project.as_deref() {
-        pattern if project_pattern::is_all(pattern) => vec![None],
-        Some(pattern) if project_pattern::is_open(pattern) => {
+        pattern if project_pattern::matches_every_project(pattern) => vec![None],
+        Some(pattern) if project_pattern::may_match_several(pattern) => {
             let names = store.project_names()?;
             names.into_iter().filter(|name| project_pattern::is_project_match(pattern, name)).map(Some).collect()
         }
@@ -55,7 +55,7 @@ pub(super) fn measure_condition(
         AlertMetric::Evaluator { name, .. } => {
             let sums = sum_score_moments(store, windows, Some(name))?;
             // The minimum sample may be given in steps or in trajectories.
-            let count = match condition.floor.and_then(|floor| floor.unit) {
+            let count = match condition.min_sample.and_then(|min_sample| min_sample.unit) {
                 Some(SampleUnit::Trajectories) => sums.scored_trajectories,
                 _ => sums.scored,
             };
@@ -96,7 +96,7 @@ pub(super) fn measure_condition(
         AlertMetric::UnseenTool => {
             let mut measured = AlertMeasurement::default();
             for window in windows {
-                let (unseen, steps) = store.unseen_tools(window, RECENT_NS)?;
+                let (unseen, steps) = store.newly_used_tools(window, NEW_TOOL_PERIOD_NS)?;
                 measured.unseen.extend(unseen);
                 measured.count += steps;
             }
@@ -122,7 +122,7 @@ fn measure_judge_drift(
     for known in load_anchor_sets(store)? {
         let Some(last) = known.set.last.filter(|last| last.at_ns >= now_ns.saturating_sub(window_ns)) else { continue };
         measured.count += last.asked;
-        if known.set.is_moved() {
+        if known.set.has_drifted() {
             measured.unseen.push(format!("{} by {}: {}", known.evaluator, known.judge, known.set.describe()));
         }
     }
@@ -181,7 +181,7 @@ pub(super) fn load_alert_examples(
             AlertMetric::FailureRate => store.worst_verdicts(window, None, true, most)?,
             AlertMetric::ErrorRate => store.worst_trajectories(window, false, most)?,
             AlertMetric::Latency(_) => store.worst_trajectories(window, true, most)?,
-            AlertMetric::UnseenTool => store.uses_of_tools(window, unseen, most)?,
+            AlertMetric::UnseenTool => store.find_tool_uses(window, unseen, most)?,
             AlertMetric::CostPerHour | AlertMetric::JudgeDrift => Vec::new(),
         });
     }

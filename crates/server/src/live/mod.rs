@@ -20,8 +20,8 @@ mod regrade;
 mod reroute;
 mod watch;
 
-pub(super) use measure::RECENT_NS;
-pub use record::words_of;
+pub(super) use measure::NEW_TOOL_PERIOD_NS;
+pub use record::rebuild_search_text;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -15,13 +15,13 @@ use gradus_store::{FailureGroupKey, OutcomeRecord, RecordedKind, TrajectoryRecor
 use crate::record_keys::{parse_timestamp_ns, sanitize_name};
 
 /// Maximum size of the query in lists. The whole text is in the stored JSON.
-const QUERY_BYTES: usize = 300;
+const MAX_LISTED_QUERY_BYTES: usize = 300;
 /// Maximum number of distinct tools that a trajectory is indexed by.
 const MAX_TOOLS: usize = 500;
 
 /// Builds the record of a trajectory. The tools on offer are left out of the JSON: they repeat in every trajectory
 /// and are read from the spans again when a model judges.
-pub(super) fn record_of(trajectory: &mut Trajectory, prices: &PriceTable) -> TrajectoryRecord {
+pub(super) fn build_trajectory_record(trajectory: &mut Trajectory, prices: &PriceTable) -> TrajectoryRecord {
     let offered = std::mem::replace(&mut trajectory.tools, Arc::from([]));
     let json = serde_json::to_vec(trajectory).unwrap_or_default();
     trajectory.tools = offered;
@@ -41,7 +41,7 @@ pub(super) fn record_of(trajectory: &mut Trajectory, prices: &PriceTable) -> Tra
         version: text(&trajectory.agent_version),
         model: text(&trajectory.model),
         session: text(&trajectory.session_id),
-        query: query[..query.floor_char_boundary(QUERY_BYTES)].to_owned(),
+        query: query[..query.floor_char_boundary(MAX_LISTED_QUERY_BYTES)].to_owned(),
         steps: trajectory.steps.len() as u32,
         is_error: trajectory.is_error,
         tokens: trajectory.tokens.total(),
@@ -58,7 +58,7 @@ pub(super) fn record_of(trajectory: &mut Trajectory, prices: &PriceTable) -> Tra
 /// result. It is bounded, because the index would otherwise outgrow the spans.
 fn build_search_text(trajectory: &Trajectory) -> String {
     const MAX_BYTES: usize = 8_000;
-    const OF_A_RESULT: usize = 300;
+    const MAX_RESULT_SEARCH_BYTES: usize = 300;
     let mut words = String::new();
     let mut add = |text: &str, most: usize| {
         let room = MAX_BYTES.saturating_sub(words.len()).min(most);
@@ -71,13 +71,13 @@ fn build_search_text(trajectory: &Trajectory) -> String {
         add(&step.tool, 200);
         step.thought.iter().for_each(|text| add(text, 1_000));
         step.arguments_text().iter().for_each(|text| add(text, 500));
-        step.observation.iter().for_each(|text| add(text, OF_A_RESULT));
+        step.observation.iter().for_each(|text| add(text, MAX_RESULT_SEARCH_BYTES));
     }
     words
 }
 
 /// Returns the search text of a stored trajectory, to rebuild the index. Empty if the JSON cannot be read.
-pub fn words_of(json: &[u8]) -> String {
+pub fn rebuild_search_text(json: &[u8]) -> String {
     serde_json::from_slice::<Trajectory>(json).map(|trajectory| build_search_text(&trajectory)).unwrap_or_default()
 }
 
@@ -99,7 +99,7 @@ impl EvaluatorScales {
 
 /// Builds the record of one outcome, with the tool of its step for rollups by tool. The complete line is kept as
 /// JSON.
-pub(super) fn outcome_record(
+pub(super) fn build_outcome_record(
     line: &OutcomeLine,
     tools: &HashMap<u32, String>,
     scales: &EvaluatorScales,
@@ -154,10 +154,10 @@ mod tests {
         prices.add_prices(&ModelPrices::from([("mine".to_owned(), price)]));
         let tokens = TokenUsage { prompt: 1_000_000, completion: 100_000, cached_prompt: 0 };
         let trajectory = |model: &str| Trajectory { model: Some(model.to_owned()), tokens, ..Trajectory::default() };
-        assert_eq!(record_of(&mut trajectory("mine"), &prices).cost_usd, Some(3.0));
-        assert_eq!(record_of(&mut trajectory("model x"), &prices).cost_usd, None);
+        assert_eq!(build_trajectory_record(&mut trajectory("mine"), &prices).cost_usd, Some(3.0));
+        assert_eq!(build_trajectory_record(&mut trajectory("model x"), &prices).cost_usd, None);
         let mut stated = Trajectory { cost_usd: Some(0.5), ..trajectory("mine") };
-        assert_eq!(record_of(&mut stated, &prices).cost_usd, Some(0.5));
+        assert_eq!(build_trajectory_record(&mut stated, &prices).cost_usd, Some(0.5));
     }
 
     #[test]

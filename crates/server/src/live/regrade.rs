@@ -7,13 +7,13 @@ use gradus_core::trajectory::Trajectory;
 use gradus_store::{JudgeSpend, Store, StoreError, UngradedTrajectory};
 
 use super::assembly_failure::catch_assembly_panic;
-use super::ledger::put_off;
+use super::ledger::postpone_grading;
 use crate::clock::now_ns;
 use crate::trace_group::TraceGroupView;
 
 /// Returns the trajectories that could be assembled. Each trace group is assembled once, however many of its
 /// trajectories are needed. Trajectories that cannot be assembled now stay in the ungraded queue with a delay.
-pub(super) fn trajectories_again(
+pub(super) fn reassemble_trajectories(
     store: &Store,
     wanted: Vec<UngradedTrajectory>,
 ) -> Result<Vec<(UngradedTrajectory, Trajectory)>, StoreError> {
@@ -48,7 +48,7 @@ fn postpone_trajectory(store: &Store, one: &UngradedTrajectory) -> Result<(), St
     if store.trace_group_of_ungraded(one.no)? != Some(one.trace_group) {
         return Ok(());
     }
-    match store.record_verdicts(one, Vec::new(), JudgeSpend::default(), put_off(one), now_ns()) {
+    match store.record_verdicts(one, Vec::new(), JudgeSpend::default(), postpone_grading(one), now_ns()) {
         // A failure only means that the trajectory is retried too early.
         Ok(_) | Err(StoreError::Busy) => Ok(()),
         Err(error) => Err(error),
@@ -65,7 +65,7 @@ mod tests {
         let lab = Lab::new(1 << 20);
         let now = lab.ungraded(i64::MAX).unwrap();
         let before = UngradedTrajectory { trace_group: now.trace_group + 100, ..now.clone() };
-        assert!(trajectories_again(&lab.store, vec![before]).unwrap().is_empty());
+        assert!(reassemble_trajectories(&lab.store, vec![before]).unwrap().is_empty());
         lab.flush();
         assert_eq!(lab.ungraded(now_ns()), Some(now));
     }
@@ -75,7 +75,7 @@ mod tests {
         let lab = Lab::new(1 << 20);
         for delays in 1..=5 {
             let wanted = lab.ungraded(i64::MAX).unwrap();
-            assert!(trajectories_again(&lab.store, vec![wanted]).unwrap().is_empty());
+            assert!(reassemble_trajectories(&lab.store, vec![wanted]).unwrap().is_empty());
             lab.flush();
             assert_eq!(lab.ungraded(now_ns()), None);
             assert_eq!(lab.ungraded(i64::MAX).unwrap().delays, delays);
@@ -86,6 +86,6 @@ mod tests {
     fn a_trajectory_that_is_gone_is_no_error() {
         let lab = Lab::new(1 << 20);
         let gone = UngradedTrajectory { no: 99, ..lab.ungraded(i64::MAX).unwrap() };
-        assert!(trajectories_again(&lab.store, vec![gone]).unwrap().is_empty());
+        assert!(reassemble_trajectories(&lab.store, vec![gone]).unwrap().is_empty());
     }
 }

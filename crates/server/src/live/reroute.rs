@@ -8,9 +8,9 @@ use crate::grading_rule::GradingRule;
 /// Moves all such trajectories, a bounded number of rows in each step, so that ingest is not delayed. Called at each
 /// start and every few seconds.
 pub(super) fn reroute_ungraded(store: &Store, rules: &[GradingRule]) -> Result<(), StoreError> {
-    let asking: Vec<&str> = rules.iter().filter(|rule| rule.asks_a_model()).map(|rule| rule.name.as_str()).collect();
-    for (rule, project) in store.ungraded_by_others(&asking)? {
-        let fitting = rules.iter().find(|rule| rule.matches_project(&project)).filter(|rule| rule.asks_a_model());
+    let asking: Vec<&str> = rules.iter().filter(|rule| rule.asks_model()).map(|rule| rule.name.as_str()).collect();
+    for (rule, project) in store.waiting_rules_except(&asking)? {
+        let fitting = rules.iter().find(|rule| rule.matches_project(&project)).filter(|rule| rule.asks_model());
         let to = fitting.map(|rule| rule.name.clone());
         let mut count = 0;
         loop {

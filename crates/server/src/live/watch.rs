@@ -15,11 +15,11 @@ use crate::clock::now_ns;
 use crate::state::ServerState;
 
 /// How often alert rules are measured.
-const EVERY: Duration = Duration::from_secs(5);
-const EXAMPLES: usize = 5;
+const EVALUATION_INTERVAL: Duration = Duration::from_secs(5);
+const MAX_LOADED_EXAMPLES: usize = 5;
 
 /// How long deliveries under way may take when the server stops.
-const LAST_NOTICES: Duration = Duration::from_secs(5);
+const MAX_FINAL_NOTICE_WAIT: Duration = Duration::from_secs(5);
 
 /// The alert loop. It ends when `stop` fires, after a last attempt to deliver pending notices.
 pub(super) async fn watch_alerts(server: Arc<ServerState>, mut stop: oneshot::Receiver<()>) {
@@ -30,7 +30,7 @@ pub(super) async fn watch_alerts(server: Arc<ServerState>, mut stop: oneshot::Re
             return;
         }
     };
-    let mut tick = tokio::time::interval(EVERY);
+    let mut tick = tokio::time::interval(EVALUATION_INTERVAL);
     // A slow round must not be followed by a burst of rounds.
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -56,7 +56,7 @@ pub(super) async fn watch_alerts(server: Arc<ServerState>, mut stop: oneshot::Re
         server.alerts.set_target_health(dispatcher.health());
     }
     // The store has recorded these notices as sent, so they are not repeated after a restart.
-    let left = dispatcher.drain(LAST_NOTICES).await;
+    let left = dispatcher.drain(MAX_FINAL_NOTICE_WAIT).await;
     if left > 0 {
         tracing::warn!(left, "alert notices were not delivered in time");
     }
@@ -69,7 +69,7 @@ fn evaluate_alert_rules(server: &ServerState) -> Vec<(AlertNotice, Vec<alert::Al
     let (mut notices, mut firing) = (Vec::new(), Vec::new());
     for listed in &catalog.alerts {
         let rule = &listed.rule;
-        match look_at(server, rule) {
+        match evaluate_alert_rule(server, rule) {
             Ok((after, notice)) => {
                 notices.extend(notice.map(|notice| (notice, listed.notified_targets())));
                 if matches!(after, AlertState::Firing { .. }) && listed.mute().is_none() {
@@ -77,7 +77,7 @@ fn evaluate_alert_rules(server: &ServerState) -> Vec<(AlertNotice, Vec<alert::Al
                 }
             }
             Err(error) => {
-                server.readings.remove_after_failure(rule);
+                server.alert_measurements.remove_after_failure(rule);
                 tracing::error!(rule = rule.name, %error, "failed to evaluate an alert rule");
             }
         }
@@ -88,7 +88,10 @@ fn evaluate_alert_rules(server: &ServerState) -> Vec<(AlertNotice, Vec<alert::Al
 
 /// Measures one rule, advances its state machine and stores the new state. Returns that state, and the notice that is
 /// to be sent.
-fn look_at(server: &ServerState, rule: &AlertRule) -> Result<(AlertState, Option<AlertNotice>), StoreError> {
+fn evaluate_alert_rule(
+    server: &ServerState,
+    rule: &AlertRule,
+) -> Result<(AlertState, Option<AlertNotice>), StoreError> {
     let store = &server.store;
     let known = store.alert_state(&rule.name)?;
     let before: AlertState = known.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
@@ -104,12 +107,12 @@ fn look_at(server: &ServerState, rule: &AlertRule) -> Result<(AlertState, Option
             measured.is_proven = Some(watch.is_proven());
         }
     }
-    server.readings.put(rule, measured.clone(), now);
+    server.alert_measurements.put(rule, measured.clone(), now);
     let is_over = measured.as_ref().is_some_and(|measured| is_clear(rule, measured));
     let (after, mut notice) = alert::advance_alert_state(rule, before, measured, jiff::Timestamp::now());
     if let Some(notice) = &mut notice {
         // Loaded last: examples cost queries, and most rounds send nothing.
-        let rows = measure::load_alert_examples(store, &rule.condition, &notice.unseen, &windows, EXAMPLES)?;
+        let rows = measure::load_alert_examples(store, &rule.condition, &notice.unseen, &windows, MAX_LOADED_EXAMPLES)?;
         notice.add_examples(rows.into_iter().map(to_alert_example));
     }
     let event = notice.as_ref().map(|notice| {
@@ -150,7 +153,7 @@ fn load_score_watch(
     let Some(mut new) = ScoreWatch::new(rule, 0) else { return Ok(None) };
     let known = server.store.alert_state(&watch_state_key(&rule.name))?;
     let known: Option<ScoreWatch> = known.as_deref().and_then(|text| serde_json::from_str(text).ok());
-    match (known.filter(|known| known.is_of(rule)), windows.first()) {
+    match (known.filter(|known| known.is_for_rule(rule)), windows.first()) {
         (Some(known), _) => Ok(Some(known)),
         (None, Some(window)) => {
             new.cursor = server.store.last_trajectory_before(window)?;
@@ -163,7 +166,7 @@ fn load_score_watch(
 
 /// Whether the value is past the clearing threshold.
 fn is_clear(rule: &AlertRule, measured: &AlertMeasurement) -> bool {
-    measured.count >= rule.condition.least_count()
+    measured.count >= rule.condition.min_sample_count()
         && rule.condition.bar.is_some_and(|bar| rule.is_clear(&bar, measured.value))
 }
 

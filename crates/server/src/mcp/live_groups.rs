@@ -6,7 +6,7 @@ use gradus_store::{FailureExampleRow, FailureGroupOptions, FailureGroupRow, Metr
 use jiff::Timestamp;
 
 use super::live_runs::LIVE_TRAFFIC;
-use super::store_failure::describe_store_error;
+use super::store_failure::to_archive_error;
 
 /// Maximum number of groups, the largest, which are then paged.
 const MAX_GROUPS: usize = 500;
@@ -23,13 +23,13 @@ pub(super) fn load_live_groups(store: &Store, filter: &RunFilter) -> Result<Stor
         ..MetricFilter::default()
     };
     let options = FailureGroupOptions { before_ns: None, with_muted: true, key: None, limit: MAX_GROUPS };
-    let rows = store.failure_groups(&metrics, options).map_err(describe_store_error)?.groups;
+    let rows = store.failure_groups(&metrics, options).map_err(to_archive_error)?.groups;
     let window = TrajectoryWindow {
         project: filter.project.clone(),
         from_ns: from_ns.unwrap_or(i64::MIN),
         to_ns: to_ns.unwrap_or(i64::MAX),
     };
-    let (counted, _) = store.error_counts(&window).map_err(describe_store_error)?;
+    let (counted, _) = store.error_counts(&window).map_err(to_archive_error)?;
     // Of many runs, only the latest are counted.
     let run_count = counted.max(rows.iter().map(|row| row.trajectories).max().unwrap_or(0));
     let scope = FlaggedScope { description: LIVE_TRAFFIC.to_owned(), run_count, is_partial: false };

@@ -5,7 +5,7 @@ use gradus_mcp::{ArchiveError, LabelSource, NewRunLabel};
 use gradus_store::{NewAnnotation, WriteLane};
 use serde_json::json;
 
-use super::store_failure::describe_store_error;
+use super::store_failure::to_archive_error;
 use crate::annotation_limits::check_annotation_size;
 use crate::caller::RequestCaller;
 use crate::clock::now_ns;
@@ -27,7 +27,7 @@ pub(super) fn store_live_label(
         id: new.run_id.chars().take(80).collect(),
         place: "the store of this server, where labels belong to live traffic".to_owned(),
     };
-    let trace = store.trace_of_trajectory(&new.run_id).map_err(describe_store_error)?.ok_or_else(unknown)?;
+    let trace = store.trace_of_trajectory(&new.run_id).map_err(to_archive_error)?.ok_or_else(unknown)?;
     let verdict = find_verdict(server, new)?;
     let score = find_score(server, new, verdict.as_ref())?;
     let person = if caller.name.is_empty() { NO_KEY } else { &caller.name };
@@ -62,23 +62,23 @@ pub(super) fn store_live_label(
     let not_stored = |reason: String| ArchiveError::LabelNotStored { reason };
     check_annotation_size(&annotation).map_err(|error| not_stored(error.to_string()))?;
     let annotations = vec![annotation];
-    if let Some(reason) = server.find_borrowed_name(caller, &annotations).map_err(describe_store_error)? {
+    if let Some(reason) = server.explain_borrowed_name(caller, &annotations).map_err(to_archive_error)? {
         return Err(not_stored(reason));
     }
-    let signed = server.sign_annotations(annotations, caller);
-    let written = store.annotate_in_lane(lane, signed, now_ns()).map_err(describe_store_error)?;
-    written.wait().map_err(describe_store_error)?;
+    let signed = server.redact_and_sign(annotations, caller);
+    let written = store.annotate_in_lane(lane, signed, now_ns()).map_err(to_archive_error)?;
+    written.wait().map_err(to_archive_error)?;
     Ok("the annotations of this server".to_owned())
 }
 
 /// Finds the verdict that the label is about. Without one, the step must at least exist.
 fn find_verdict(server: &ServerState, new: &NewRunLabel) -> Result<Option<OutcomeLine>, ArchiveError> {
-    let line = server.store.verdict_on(&new.run_id, &new.evaluator, new.step_index).map_err(describe_store_error)?;
+    let line = server.store.find_verdict_line(&new.run_id, &new.evaluator, new.step_index).map_err(to_archive_error)?;
     let verdict = line.and_then(|line| serde_json::from_str(&line).ok());
     if verdict.is_none()
         && let Some(step) = new.step_index
     {
-        let count = server.store.steps_of(&new.run_id).map_err(describe_store_error)?.unwrap_or(0);
+        let count = server.store.trajectory_step_count(&new.run_id).map_err(to_archive_error)?.unwrap_or(0);
         if !(1..=count).contains(&step) {
             return Err(bad_argument("step", format!("the run has {count} steps")));
         }

@@ -9,7 +9,7 @@ use gradus_mcp::{
 use gradus_store::{AnnotationFilter, Store, TraceFilter, TraceListCursor, TraceRow, TrajectoryRow};
 use jiff::Timestamp;
 
-use super::store_failure::describe_store_error;
+use super::store_failure::to_archive_error;
 use crate::time_text::format_rfc3339;
 
 /// Displayed source of runs that belong to no evaluation.
@@ -62,7 +62,7 @@ pub(super) fn find_live_runs(
     let scope = LIVE_TRAFFIC.to_owned();
     let mut found = FoundRunPage { scope, total, is_total_partial, ..FoundRunPage::default() };
     for _ in 0..MAX_PAGES {
-        let page = store.traces(&traces, at.page, TRACES_PER_PAGE).map_err(describe_store_error)?;
+        let page = store.traces(&traces, at.page, TRACES_PER_PAGE).map_err(to_archive_error)?;
         let runs = page.traces.iter().flat_map(|row| row.trajectories.iter().map(move |run| (row, run)));
         for (number, (row, run)) in runs.enumerate() {
             if number < at.skip || !is_selected(filter, run) {
@@ -86,7 +86,7 @@ pub(super) fn find_live_runs(
 fn count_live_runs(store: &Store, filter: &RunFilter, traces: &TraceFilter) -> Result<(u64, bool), ArchiveError> {
     let (mut count, mut at) = (0, None);
     for _ in 0..MAX_PAGES {
-        let page = store.traces(traces, at, TRACES_PER_PAGE).map_err(describe_store_error)?;
+        let page = store.traces(traces, at, TRACES_PER_PAGE).map_err(to_archive_error)?;
         let runs = page.traces.iter().flat_map(|row| &row.trajectories);
         count += runs.filter(|run| is_selected(filter, run)).count() as u64;
         at = page.next;
@@ -154,7 +154,7 @@ pub(super) fn load_live_run(store: &Store, id: &str) -> Result<ArchivedRun, Arch
         Some(trajectory) => trajectory,
         None => {
             let trace = u128::from_str_radix(id, 16).ok().filter(|_| id.len() == 32).ok_or_else(unknown)?;
-            let row = store.trace(TraceId(trace)).map_err(describe_store_error)?.ok_or_else(unknown)?;
+            let row = store.trace(TraceId(trace)).map_err(to_archive_error)?.ok_or_else(unknown)?;
             match row.trajectories.as_slice() {
                 [] => return Err(unknown()),
                 [one] => read_trajectory(store, &one.trajectory_id)?.ok_or_else(unknown)?,
@@ -172,13 +172,13 @@ pub(super) fn load_live_run(store: &Store, id: &str) -> Result<ArchivedRun, Arch
 }
 
 fn read_trajectory(store: &Store, id: &str) -> Result<Option<Trajectory>, ArchiveError> {
-    let json = store.trajectory_json(id).map_err(describe_store_error)?;
+    let json = store.trajectory_json(id).map_err(to_archive_error)?;
     Ok(json.and_then(|json| serde_json::from_slice(&json).ok()))
 }
 
 /// Reads the verdicts on a run. Lines that cannot be parsed are left out, as on the page of a trace.
 fn read_verdicts(store: &Store, id: &str) -> Result<Vec<ArchivedVerdict>, ArchiveError> {
-    let lines = store.verdict_lines(id).map_err(describe_store_error)?;
+    let lines = store.verdict_lines(id).map_err(to_archive_error)?;
     let parse = |stored: &gradus_store::VerdictLine| {
         let line: OutcomeLine = serde_json::from_str(&stored.line).ok()?;
         Some(ArchivedVerdict { line, is_wrong: stored.is_wrong })
@@ -188,10 +188,10 @@ fn read_verdicts(store: &Store, id: &str) -> Result<Vec<ArchivedVerdict>, Archiv
 
 /// Reads the labels of people and programs on the run and its steps.
 fn read_labels(store: &Store, trajectory: &Trajectory) -> Result<Vec<RunLabel>, ArchiveError> {
-    let trace = store.trace_of_trajectory(&trajectory.trajectory_id).map_err(describe_store_error)?;
+    let trace = store.trace_of_trajectory(&trajectory.trajectory_id).map_err(to_archive_error)?;
     let Some(trace) = trace else { return Ok(Vec::new()) };
     let filter = AnnotationFilter { trace_id: Some(trace.0), limit: MAX_LABELS, ..AnnotationFilter::default() };
-    let annotations = store.annotations(&filter).map_err(describe_store_error)?;
+    let annotations = store.annotations(&filter).map_err(to_archive_error)?;
     let prefix = format!("trajectory:{}", trajectory.trajectory_id);
     let labels = annotations.into_iter().filter_map(|one| {
         let rest = one.target.strip_prefix(&prefix)?;
@@ -222,7 +222,7 @@ pub(super) fn visit_live_flagged(
     let mut scope = FlaggedScope { description: LIVE_TRAFFIC.to_owned(), ..FlaggedScope::default() };
     let mut at = None;
     loop {
-        let page = store.traces(&traces, at, TRACES_PER_PAGE).map_err(describe_store_error)?;
+        let page = store.traces(&traces, at, TRACES_PER_PAGE).map_err(to_archive_error)?;
         for run in page.traces.iter().flat_map(|row| &row.trajectories) {
             if scope.run_count == MAX_VISITED_RUNS {
                 scope.is_partial = true;

@@ -25,7 +25,7 @@ use crate::http_error::ApiError;
 use crate::json_size::estimate_parsed_size;
 use crate::queries::{self, QueryKind};
 use crate::receive;
-use crate::state::{ServerState, write_lane};
+use crate::state::{ServerState, client_write_lane};
 
 /// The path of the endpoint. Its route is written out, where a test finds all routes.
 pub(super) const MCP_PATH: &str = "/mcp";
@@ -57,7 +57,7 @@ async fn answer_mcp(
         caller,
         caller_name: queries::current_caller(),
         client: ClientAddress::current(),
-        lane: write_lane(),
+        lane: client_write_lane(),
         server,
     };
     let request = Request::from_parts(parts, Full::new(Bytes::from(bytes)));

@@ -6,6 +6,6 @@ use gradus_store::StoreError;
 use crate::http_error::ApiError;
 
 /// Converts an error of the store, with the message of the API.
-pub(super) fn describe_store_error(error: StoreError) -> ArchiveError {
+pub(super) fn to_archive_error(error: StoreError) -> ArchiveError {
     ArchiveError::Refused { reason: ApiError::from(error).message().to_owned() }
 }

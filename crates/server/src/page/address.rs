@@ -6,7 +6,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 /// Characters that are percent-encoded in a query value or a path segment: all but the unreserved ones of RFC 3986 and
 /// `:`, which keeps times readable.
-const VALUE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b':');
+const ENCODED_CHARACTERS: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b':');
 
 /// A relative URL of this server. Values are encoded when it is written, so they can be any recorded text.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -54,7 +55,7 @@ impl fmt::Display for PageUrl {
         f.write_str(&self.path)?;
         for (at, (name, value)) in self.pairs.iter().enumerate() {
             let mark = if at == 0 { '?' } else { '&' };
-            write!(f, "{mark}{name}={}", utf8_percent_encode(value, VALUE))?;
+            write!(f, "{mark}{name}={}", utf8_percent_encode(value, ENCODED_CHARACTERS))?;
         }
         if !self.fragment.is_empty() {
             write!(f, "#{}", self.fragment)?;
@@ -66,14 +67,14 @@ impl fmt::Display for PageUrl {
 /// Encodes a name as one path segment. Segments of dots only are encoded as well, since browsers resolve `.` and `..`.
 pub(super) fn encode_path_segment(name: &str) -> String {
     let dots = name.chars().all(|c| c == '.');
-    let text = utf8_percent_encode(name, VALUE).to_string();
+    let text = utf8_percent_encode(name, ENCODED_CHARACTERS).to_string();
     if dots { text.replace('.', "%2E") } else { text }
 }
 
 /// Accepts a path of this server as the target of a redirect. Rejects what a browser could take for another host, as
 /// `//host` and `/\host`, and control characters, which could split a header: the value comes from a form (open
 /// redirect).
-pub(super) fn own_path(given: Option<&str>) -> Option<&str> {
+pub(super) fn parse_own_path(given: Option<&str>) -> Option<&str> {
     given.filter(|path| {
         path.starts_with('/')
             && !path.starts_with("//")
@@ -102,8 +103,8 @@ mod tests {
     #[test]
     fn nobody_is_sent_elsewhere() {
         for path in ["//evil.example", "https://evil.example", "/\\evil.example", "/a\nb", "", "javascript:1"] {
-            assert_eq!(own_path(Some(path)), None, "{path}");
+            assert_eq!(parse_own_path(Some(path)), None, "{path}");
         }
-        assert_eq!(own_path(Some("/traces?q=x#step-1")), Some("/traces?q=x#step-1"));
+        assert_eq!(parse_own_path(Some("/traces?q=x#step-1")), Some("/traces?q=x#step-1"));
     }
 }

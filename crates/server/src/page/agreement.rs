@@ -13,32 +13,32 @@ use gradus_store::{LabelRow, RetentionPolicy};
 use serde::Deserialize;
 
 use super::address::PageUrl;
-use super::blind_sample::UNDECIDED;
+use super::blind_sample::UNDECIDED_LABEL;
 use super::display_text::format_timestamp;
 use super::loaded_trace;
 use super::render::{self, PageError, PageQuery};
 use super::{PageLayout, SelectOption, build_project_options};
-use crate::evaluators::{about_step, find_evaluator_labels, find_evaluator_title};
+use crate::evaluators::{find_evaluator_labels, find_evaluator_title, format_verdict_subject};
 use crate::http_error::ApiError;
 use crate::page::label_authors::KeyNameSet;
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
-use gradus_report::html::charts::{AxisRange, IntervalBar, ResponsiveChart, interval_bars};
+use gradus_report::html::charts::{AxisRange, IntervalBar, ResponsiveChart, draw_interval_bars};
 use gradus_report::html::number::{self, format_count};
 use gradus_report::html::text;
 
 /// Maximum number of labels that the review page computes agreement from. Fewer than here, because that page is
 /// loaded after every label.
-pub(super) const FEW: usize = 2_000;
+pub(super) const MAX_REVIEW_LABELS: usize = 2_000;
 /// Maximum number of labels that are read, latest first.
 const MAX_LABELS: usize = 10_000;
 /// Maximum number of disagreements in the list.
-const MAX_LISTED: usize = 50;
+const MAX_LISTED_DISAGREEMENTS: usize = 50;
 /// Maximum number of labels outside of the rubric with a row of their own in the confusion matrix. The API accepts
 /// any label, so there may be thousands.
-const MAX_UNKNOWN: usize = 8;
+const MAX_UNKNOWN_LABELS: usize = 8;
 /// Title of the row and the column for all remaining labels.
-const OTHER: &str = "other";
+const REMAINING_LABELS: &str = "other";
 
 /// Parameters of `/agreement`.
 #[derive(Default, Deserialize)]
@@ -90,7 +90,7 @@ struct AgreementPage {
     count: String,
     is_cut: bool,
     /// Whether a retention policy is set. Labels are deleted with their traces, so people are advised to download them.
-    may_go: bool,
+    has_retention: bool,
     jsonl: String,
     csv: String,
     review: String,
@@ -127,7 +127,7 @@ fn build_agreement_page(
         disagreements: list_disagreements(&settings, &KeyNameSet::load_from_store(&server.store)?, &rows),
         count: format_count(rows.len() as u64),
         is_cut,
-        may_go: settings.retention != RetentionPolicy::default(),
+        has_retention: settings.retention != RetentionPolicy::default(),
         jsonl: export.with_replaced("format", Some("jsonl")).to_string(),
         csv: export.with_replaced("format", Some("csv")).to_string(),
         review: PageUrl::from_path("/review").with("project", project).to_string(),
@@ -137,7 +137,7 @@ fn build_agreement_page(
 /// Computes the agreement on each evaluator. Labels without a verdict to compare with are ignored.
 pub(super) fn compute_dimension_agreement(settings: &ReloadableSettings, rows: &[LabelRow]) -> Vec<DimensionAgreement> {
     let mut by_evaluator: BTreeMap<&str, Vec<&LabelRow>> = BTreeMap::new();
-    for row in rows.iter().filter(|row| row.judge_label.is_some() && row.label != UNDECIDED) {
+    for row in rows.iter().filter(|row| row.judge_label.is_some() && row.label != UNDECIDED_LABEL) {
         by_evaluator.entry(&row.evaluator).or_default().push(row);
     }
     by_evaluator.into_iter().map(|(name, rows)| DimensionAgreement::from_labels(settings, name, &rows)).collect()
@@ -218,12 +218,12 @@ pub(super) fn build_confusion_matrix(
     let mut unknown: Vec<(&str, u64)> = unknown.into_iter().collect();
     // The most frequent ones are kept, then put into alphabetical order for reading.
     unknown.sort_by_key(|(_, uses)| std::cmp::Reverse(*uses));
-    let has_rest = unknown.len() > MAX_UNKNOWN;
-    unknown.truncate(MAX_UNKNOWN);
+    let has_rest = unknown.len() > MAX_UNKNOWN_LABELS;
+    unknown.truncate(MAX_UNKNOWN_LABELS);
     unknown.sort_unstable();
     order.extend(unknown.into_iter().map(|(label, _)| label.to_owned()));
     let rows = order.len() + usize::from(has_rest);
-    // Bounded: a rubric has few labels, and at most `MAX_UNKNOWN + 1` others are added.
+    // Bounded: a rubric has few labels, and at most `MAX_UNKNOWN_LABELS + 1` others are added.
     let mut sums = vec![vec![0_u64; rows]; rows];
     let places: HashMap<&str, usize> = order.iter().enumerate().map(|(at, label)| (label.as_str(), at)).collect();
     for ((judge, person), count) in cells {
@@ -231,7 +231,7 @@ pub(super) fn build_confusion_matrix(
         sums[down][across] += count;
     }
     let mut shown: Vec<String> = order.iter().map(|label| text::format_display_line(label)).collect();
-    shown.extend(has_rest.then(|| OTHER.to_owned()));
+    shown.extend(has_rest.then(|| REMAINING_LABELS.to_owned()));
     let line = |(label, sums): (&String, Vec<u64>)| (label.clone(), sums.into_iter().map(format_count).collect());
     let table = shown.iter().zip(sums).map(line).collect();
     (shown, table)
@@ -249,7 +249,7 @@ fn draw_kappa_chart(dimensions: &[DimensionAgreement]) -> ResponsiveChart {
             note: one.kappa.clone().unwrap_or_else(|| "none yet".to_owned()),
         })
         .collect();
-    interval_bars(
+    draw_interval_bars(
         &bars,
         AxisRange { low: -1.0, high: 1.0, format: |kappa| format!("{kappa}") },
         "kappa (0 is chance agreement)",
@@ -263,18 +263,19 @@ fn list_disagreements(
     speakers: &KeyNameSet,
     rows: &[LabelRow],
 ) -> Vec<LabelDisagreement> {
-    let differs =
-        |row: &&LabelRow| row.label != UNDECIDED && row.judge_label.as_ref().is_some_and(|judge| *judge != row.label);
+    let differs = |row: &&LabelRow| {
+        row.label != UNDECIDED_LABEL && row.judge_label.as_ref().is_some_and(|judge| *judge != row.label)
+    };
     let shown = |row: &LabelRow| LabelDisagreement {
-        href: loaded_trace::step_address(&format!("{:032x}", row.trace_id), Some(&row.trajectory_id), row.step),
-        what: about_step(settings, &row.evaluator, row.step),
+        href: loaded_trace::format_step_url(&format!("{:032x}", row.trace_id), Some(&row.trajectory_id), row.step),
+        what: format_verdict_subject(settings, &row.evaluator, row.step),
         judge: text::format_display_line(row.judge_label.as_deref().unwrap_or_default()),
         person: text::format_display_line(&row.label),
         author: speakers.format_author(&row.author, &row.identifier, &row.metadata),
         note: row.note.as_deref().map(text::format_display_line),
         when: format_timestamp(row.updated_ns),
     };
-    rows.iter().filter(differs).take(MAX_LISTED).map(shown).collect()
+    rows.iter().filter(differs).take(MAX_LISTED_DISAGREEMENTS).map(shown).collect()
 }
 
 #[cfg(test)]
@@ -290,8 +291,8 @@ mod tests {
         pairs.extend([LabelPair { judge: "bad", person: "worse", trajectory: 2 }; 3]);
         pairs.push(LabelPair { judge: "good", person: "good", trajectory: 3 });
         let (labels, table) = build_confusion_matrix(own(), &pairs);
-        assert_eq!(labels.len(), 2 + MAX_UNKNOWN + 1);
-        assert!(labels[..2] == own() && labels.contains(&"worse".to_owned()) && labels[10] == OTHER);
+        assert_eq!(labels.len(), 2 + MAX_UNKNOWN_LABELS + 1);
+        assert!(labels[..2] == own() && labels.contains(&"worse".to_owned()) && labels[10] == REMAINING_LABELS);
         assert_eq!(
             table[0],
             ("good".to_owned(), {

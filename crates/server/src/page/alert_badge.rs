@@ -15,7 +15,11 @@ use crate::state::ServerState;
 const FIRING_HEADER: &str = "x-gradus-firing";
 
 /// Adds the number of firing alerts to a request.
-pub(super) async fn mark_firing(State(server): State<Arc<ServerState>>, mut request: Request, next: Next) -> Response {
+pub(super) async fn add_firing_count(
+    State(server): State<Arc<ServerState>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let count = HeaderValue::from(server.alerts.firing_count());
     request.headers_mut().insert(FIRING_HEADER, count);
     next.run(request).await

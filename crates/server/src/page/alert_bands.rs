@@ -64,7 +64,7 @@ impl ChartAlerts {
     ) -> impl Iterator<Item = &'a ChartAlert> {
         self.0.iter().filter(move |alert| {
             let applies = match (alert.project.as_deref(), project) {
-                (pattern, _) if project_pattern::is_all(pattern) => true,
+                (pattern, _) if project_pattern::matches_every_project(pattern) => true,
                 (Some(pattern), Some(project)) => project_pattern::is_project_match(pattern, project),
                 _ => false,
             };

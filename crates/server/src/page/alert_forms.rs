@@ -23,7 +23,7 @@ use crate::state::ServerState;
 use gradus_report::html::text;
 
 /// Example conditions that the form offers.
-const EXAMPLES: [&str; 7] = [
+const EXAMPLE_CONDITIONS: [&str; 7] = [
     "thought_to_tool < 0.8 over 1h, at least 30 steps",
     "call_validity < 0.95 over 1h, at least 30 steps",
     "error_rate > 20% over 1h, at least 20 trajectories",
@@ -82,7 +82,7 @@ pub(super) struct AlertActionForm {
 }
 
 /// Returns the trimmed text; `None` for an empty field.
-fn filled(text: &str) -> Option<String> {
+fn non_empty_field(text: &str) -> Option<String> {
     Some(text.trim()).filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
@@ -111,14 +111,14 @@ impl AlertForm {
     /// Converts the form. An empty address field keeps the stored address, which the page does not show.
     fn to_rule(&self, before: Option<&StoredAlertRule>) -> StoredAlertRule {
         let address = |given: &str, is_removed: &str, before: Option<&String>| {
-            filled(given).or_else(|| before.filter(|_| is_removed != "on").cloned())
+            non_empty_field(given).or_else(|| before.filter(|_| is_removed != "on").cloned())
         };
         StoredAlertRule {
             name: self.name.trim().to_owned(),
-            project: filled(&self.project),
+            project: non_empty_field(&self.project),
             when: self.when.trim().to_owned(),
-            clear_at: filled(&self.clear_at),
-            cool_down: filled(&self.cool_down),
+            clear_at: non_empty_field(&self.clear_at),
+            cool_down: non_empty_field(&self.cool_down),
             webhook: address(&self.webhook, &self.no_webhook, before.and_then(|rule| rule.webhook.as_ref())),
             slack: address(&self.slack, &self.no_slack, before.and_then(|rule| rule.slack.as_ref())),
         }
@@ -136,7 +136,7 @@ impl AlertFormPage {
             webhook_now: host(before.and_then(|rule| rule.webhook.as_ref())),
             slack_now: host(before.and_then(|rule| rule.slack.as_ref())),
             given,
-            examples: EXAMPLES,
+            examples: EXAMPLE_CONDITIONS,
             outcome: OUTCOME,
             problem,
         }
@@ -169,12 +169,12 @@ pub(super) async fn submit_alert_rule(
     let given: AlertForm = form::read_form(&server, &headers, body).await?;
     let before = find_stored(&server.alerts.catalog(), &given.replaces);
     let rule = given.to_rule(before.as_ref());
-    let replaces = filled(&given.replaces);
+    let replaces = non_empty_field(&given.replaces);
     match alert_changes::save_alert_rule(&server, &caller, rule, replaces).await {
-        Ok(()) => Ok(see_alerts()),
+        Ok(()) => Ok(redirect_to_alerts()),
         Err(error) => {
             let page = AlertFormPage::new(&headers, given, before.as_ref(), Some(error.message().to_owned()));
-            Ok(render::with_status(error.status(), &page))
+            Ok(render::respond_with_status(error.status(), &page))
         }
     }
 }
@@ -187,7 +187,7 @@ pub(super) async fn submit_alert_deletion(
 ) -> Result<Response, PageError> {
     let given: AlertActionForm = form::read_form(&server, &headers, body).await?;
     alert_changes::delete_alert_rule(&server, given.rule).await?;
-    Ok(see_alerts())
+    Ok(redirect_to_alerts())
 }
 
 /// `POST /alerts/mute`
@@ -199,7 +199,7 @@ pub(super) async fn submit_alert_mute(
 ) -> Result<Response, PageError> {
     let given: AlertActionForm = form::read_form(&server, &headers, body).await?;
     let change = match given.mute.as_str() {
-        "open" => MuteChange::Open,
+        "open" => MuteChange::UntilEnded,
         "end" => MuteChange::End,
         hours => MuteChange::Hours(
             hours
@@ -208,7 +208,7 @@ pub(super) async fn submit_alert_mute(
         ),
     };
     alert_changes::mute_alert(&server, &caller, given.rule, change).await?;
-    Ok(see_alerts())
+    Ok(redirect_to_alerts())
 }
 
 /// `POST /alerts/test`: sends a test notice and shows the page with its results.
@@ -240,7 +240,7 @@ pub(super) async fn export_alerts(State(server): State<Arc<ServerState>>) -> Res
 }
 
 /// Redirects with 303, so that reloading the page repeats nothing.
-fn see_alerts() -> Response {
+fn redirect_to_alerts() -> Response {
     let mut response = StatusCode::SEE_OTHER.into_response();
     response.headers_mut().insert(LOCATION, HeaderValue::from_static("/alerts"));
     response

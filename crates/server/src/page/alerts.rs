@@ -18,7 +18,7 @@ use crate::alert_catalog::ListedAlert;
 use crate::alert_measurements::LatestAlertMeasurement;
 use crate::caller::{RequestCaller, RequiredScope};
 use crate::http_error::ApiError;
-use crate::live::RECENT_NS;
+use crate::live::NEW_TOOL_PERIOD_NS;
 use crate::state::ServerState;
 use gradus_report::html::number::{format_count, format_counted_noun, format_minute};
 use gradus_report::html::text;
@@ -93,22 +93,23 @@ impl AlertMeasurementView {
         let Some(reading) = reading else { return only("not evaluated yet") };
         let Some(measured) = reading.measured else { return only("no data in the window") };
         let condition = &rule.condition;
-        let least = condition.least_count();
+        let least = condition.min_sample_count();
         // Without `at least` the unit is that of the metric.
-        let unit = condition.floor.and_then(|floor| floor.unit).or(condition.subject.units().first().copied());
+        let unit =
+            condition.min_sample.and_then(|min_sample| min_sample.unit).or(condition.subject.units().first().copied());
         let counted = |number: u64| match unit {
             Some(unit) => format!("{} {}", format_count(number), unit.name_for(number)),
             None => format_count(number),
         };
         AlertMeasurementView {
-            value: condition.show_measured(measured.value),
+            value: condition.format_measured_value(measured.value),
             of: match (measured.count < least, condition.subject == AlertMetric::CostPerHour) {
                 (true, _) => {
                     format!("of {}; needs at least {}", counted(measured.count), counted(least))
                 }
                 (false, true) => String::new(),
                 (false, false) if condition.subject == AlertMetric::UnseenTool => {
-                    format!("new in the last {}, of {}", format_duration(RECENT_NS), counted(measured.count))
+                    format!("new in the last {}, of {}", format_duration(NEW_TOOL_PERIOD_NS), counted(measured.count))
                 }
                 // The mean of the window is bad, but the scores do not prove that it is.
                 (false, false)
@@ -219,7 +220,7 @@ impl AlertRuleRow {
             project: text::format_display_line(rule.project.as_deref().unwrap_or("all")),
             condition: text::format_display_line(&rule.condition.to_string()),
             clears: rule.clears_at().map(|value| rule.condition.subject.format_value(value)),
-            now: AlertMeasurementView::for_rule(rule, server.readings.find_for_rule(rule)),
+            now: AlertMeasurementView::for_rule(rule, server.alert_measurements.find_for_rule(rule)),
             is_firing: state["state"] == "firing",
             since: state["since"].as_str().map(format_minute),
             targets: rule.targets.iter().map(|target| AlertTargetView::new(server, target)).collect(),
@@ -255,7 +256,7 @@ fn list_example_links(notice: &Json) -> Vec<(String, String)> {
     let example = |one: &Json| {
         let trace = one["trace_id"].as_str().filter(|id| trace_id(id).is_some())?;
         let step = one["step_index"].as_u64().and_then(|step| u32::try_from(step).ok());
-        let address = loaded_trace::step_address(trace, one["trajectory_id"].as_str(), step);
+        let address = loaded_trace::format_step_url(trace, one["trajectory_id"].as_str(), step);
         Some((address, text::format_display_line(one["summary"].as_str().unwrap_or("a trace"))))
     };
     notice["examples"].as_array().into_iter().flatten().filter_map(example).collect()

@@ -8,12 +8,12 @@ use std::str::FromStr;
 
 use gradus_eval::calibration::{CasePopulation, JudgedCase, LabelDraw, LabelSampling, PopulationDigest};
 use gradus_eval::run::EvaluatorRecord;
-use gradus_store::{JudgedCaseRow, LabelRow, MetricFilter, ReviewItem, ReviewPlace};
+use gradus_store::{JudgedCaseRow, LabelRow, MetricFilter, ReviewItem, ReviewPosition};
 use serde_json::json;
 
 use crate::clock::now_ns;
 use crate::http_error::ApiError;
-use crate::live_calibration::{find_live_evaluators, is_case_of};
+use crate::live_calibration::{find_live_evaluators, is_case_judged_by};
 use crate::signature;
 use crate::state::ServerState;
 use crate::time_text::format_rfc3339;
@@ -21,7 +21,7 @@ use crate::time_text::format_rfc3339;
 /// Maximum number of labels that are searched for those of a sample; the latest ones.
 pub(super) const MAX_SAMPLE_LABELS: usize = 10_000;
 /// The label of a person who cannot decide.
-pub(super) const UNDECIDED: &str = "undecided";
+pub(super) const UNDECIDED_LABEL: &str = "undecided";
 
 /// Identifies a sample of the verdicts of an evaluator. Its text is in addresses and forms: `uniform-0-1763370000`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ fn read_label_project(row: &LabelRow) -> Option<String> {
 }
 
 /// Returns the draw that was labelled last, so that people continue it; else a new one with the cutoff time now.
-pub(super) fn continue_or_begin(
+pub(super) fn choose_sample_draw(
     labels: &[LabelRow],
     evaluator: &str,
     project: Option<&str>,
@@ -123,7 +123,7 @@ impl BlindSample {
             (Vec::new(), PopulationDigest::default(), CasePopulation::default());
         let mut last = None;
         server.store.visit_judged_cases(&filter, evaluator, until_ns, |row| {
-            if !is_case_of(&record, &row) {
+            if !is_case_judged_by(&record, &row) {
                 return;
             }
             if last != Some(row.trajectory) {
@@ -180,7 +180,7 @@ impl BlindSample {
     /// Returns the case at a position of the draw.
     pub(super) fn item_at(&self, position: usize) -> Option<ReviewItem> {
         let row = &self.rows[*self.order.order().get(position)?];
-        let place = ReviewPlace {
+        let place = ReviewPosition {
             start_ns: row.start_ns,
             trajectory: row.trajectory,
             step: row.step.unwrap_or(0),

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::bulk_trial_results::CaseLabels;
 use super::render::PageError;
 use crate::bulk_trial::{BulkTrialCase, BulkTrialFolder, BulkTrialPlan, BulkTrialRecord};
-use crate::http_error::{ApiError, ApiQuery, blocking_large};
+use crate::http_error::{ApiError, ApiQuery, run_large_query};
 use crate::state::ServerState;
 
 /// Parameters of the download. Unknown ones are an error: programs use this URL.
@@ -54,7 +54,7 @@ pub(super) async fn export_bulk_trial(
         Some(other) => return Err(ApiError::bad_request(format!("format={other}: jsonl or csv")).into()),
     };
     // Bounded: a trial has a limited number of cases, and each outcome is one answer of a judge.
-    let body = blocking_large(&server, move |server| {
+    let body = run_large_query(&server, move |server| {
         let missing = || ApiError::not_found("No trial has this id. Old trials are deleted.");
         let folder = BulkTrialFolder::find(&server.settings.data, &id).ok_or_else(missing)?;
         let unreadable = |error: &dyn std::fmt::Display| {

@@ -11,15 +11,15 @@ use super::display_text::format_timestamp;
 use super::rubric_addresses::build_trial_url;
 use super::{SelectOption, build_project_options};
 use crate::bulk_trial::{BulkTrialFolder, BulkTrialPlan, BulkTrialSelection, BulkTrialStatus, list_bulk_trials};
-use crate::http_error::{ApiError, run_store_query};
+use crate::http_error::{ApiError, run_short_query};
 use crate::state::ServerState;
 
 /// Maximum number of earlier trials in the list.
-const MAX_LISTED: usize = 10;
+const MAX_EARLIER_TRIALS: usize = 10;
 /// Default values of the form.
 const DEFAULT_TRACES: usize = 50;
-const DEFAULT_CALLS: u64 = 200;
-const DEFAULT_USD: &str = "1.00";
+const DEFAULT_MAX_CALLS: u64 = 200;
+const DEFAULT_MAX_USD: &str = "1.00";
 
 /// The submitted fields, passed back in the URL when the trial could not be planned.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -34,7 +34,7 @@ pub(super) struct BulkTrialQuery {
 
 impl BulkTrialQuery {
     /// Adds the fields to a URL that reopens the form with the same content.
-    pub(super) fn add_to(&self, url: PageUrl) -> PageUrl {
+    pub(super) fn add_to_url(&self, url: PageUrl) -> PageUrl {
         url.with("bulk_project", self.bulk_project.as_deref())
             .with("cases", self.cases.as_deref())
             .with("traces", self.traces.as_deref())
@@ -66,14 +66,14 @@ pub(super) struct BulkTrialRow {
 
 impl BulkTrialForm {
     /// Loads the form. Also returns the rubric text that the earlier trial `from` used.
-    pub(super) async fn load(
+    pub(super) async fn load_with_rubric_text(
         server: &Arc<ServerState>,
         rubric: &str,
         from: Option<String>,
         given: BulkTrialQuery,
     ) -> Result<(BulkTrialForm, Option<String>), ApiError> {
         let rubric = rubric.to_owned();
-        run_store_query(server, move |server| {
+        run_short_query(server, move |server| {
             let settings = server.reloadable();
             let judge = |project: &str| {
                 let rule = settings.rules.iter().find(|rule| rule.matches_project(project));
@@ -84,7 +84,7 @@ impl BulkTrialForm {
             let lacks_price = names.iter().filter_map(|name| judge(name)).any(|judge| judge.price.is_none());
             let is_priced = names.iter().filter_map(|name| judge(name)).any(|judge| judge.price.is_some());
             let data = &server.settings.data;
-            let earlier = list_bulk_trials(data, &rubric).into_iter().take(MAX_LISTED);
+            let earlier = list_bulk_trials(data, &rubric).into_iter().take(MAX_EARLIER_TRIALS);
             let earlier = earlier.map(|(plan, folder)| BulkTrialRow::new(server, &plan, &folder)).collect();
             let text = from.and_then(|id| BulkTrialFolder::find(data, &id)?.load_plan().ok());
             let text = text.filter(|plan| plan.rubric == rubric).map(|plan| plan.text);
@@ -95,8 +95,8 @@ impl BulkTrialForm {
                 },
                 is_labelled: given.cases.as_deref() == Some("labelled"),
                 traces: given.traces.unwrap_or_else(|| DEFAULT_TRACES.to_string()),
-                max_calls: given.max_calls.unwrap_or_else(|| DEFAULT_CALLS.to_string()),
-                max_usd: given.max_usd.unwrap_or_else(|| if is_priced { DEFAULT_USD } else { "" }.to_owned()),
+                max_calls: given.max_calls.unwrap_or_else(|| DEFAULT_MAX_CALLS.to_string()),
+                max_usd: given.max_usd.unwrap_or_else(|| if is_priced { DEFAULT_MAX_USD } else { "" }.to_owned()),
                 lacks_price,
                 earlier,
             };

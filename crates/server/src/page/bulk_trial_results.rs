@@ -10,12 +10,12 @@ use gradus_stats::agreement::LabelPair;
 use gradus_store::{LabelRow, Store, StoreError};
 
 use super::agreement::{DimensionAgreement, build_confusion_matrix, identify_labeler};
-use super::blind_sample::{MAX_SAMPLE_LABELS, UNDECIDED};
+use super::blind_sample::{MAX_SAMPLE_LABELS, UNDECIDED_LABEL};
 use super::loaded_trace;
 use crate::bulk_trial::{BulkTrialCase, BulkTrialPlan, BulkTrialRecord};
 
 /// Maximum number of changed verdicts in the list. The download has all of them.
-const MAX_LISTED: usize = 100;
+const MAX_LISTED_CHANGES: usize = 100;
 
 /// Labels of people on the cases of a trial, by trajectory and step.
 pub(super) struct CaseLabels(HashMap<(String, Option<u32>), Vec<LabelRow>>);
@@ -25,7 +25,7 @@ impl CaseLabels {
     pub(super) fn load(store: &Store, plan: &BulkTrialPlan) -> Result<CaseLabels, StoreError> {
         let mut by_case: HashMap<(String, Option<u32>), Vec<LabelRow>> = HashMap::new();
         for label in store.labels(Some(&plan.project), MAX_SAMPLE_LABELS)? {
-            if label.evaluator == plan.rubric && label.label != UNDECIDED {
+            if label.evaluator == plan.rubric && label.label != UNDECIDED_LABEL {
                 by_case.entry((label.trajectory_id.clone(), label.step)).or_default().push(label);
             }
         }
@@ -84,14 +84,15 @@ impl BulkTrialResults {
             return None;
         }
         let order: Vec<String> = rubric.labels.iter().map(|(label, _)| label.to_owned()).collect();
-        let judged: Vec<JudgedTrialCase<'_>> = plan.cases.iter().filter_map(|case| judge_case(case, record)).collect();
+        let judged: Vec<JudgedTrialCase<'_>> =
+            plan.cases.iter().filter_map(|case| find_judged_case(case, record)).collect();
         let (labels, table, changed) = compare_verdicts(&order, &judged);
         let mut changes: Vec<ChangedVerdict> =
             judged.iter().filter(|one| one.is_changed()).map(|one| one.describe_change(people)).collect();
-        let is_cut = changes.len() > MAX_LISTED;
+        let is_cut = changes.len() > MAX_LISTED_CHANGES;
         // Labelled cases come first.
         changes.sort_by_key(|change| change.people.is_empty());
-        changes.truncate(MAX_LISTED);
+        changes.truncate(MAX_LISTED_CHANGES);
         Some(BulkTrialResults {
             outcomes: count_outcomes(record),
             failure: first_failure(record),
@@ -102,7 +103,7 @@ impl BulkTrialResults {
             changed,
             changes,
             is_cut,
-            notes: describe_basis(plan, &judged),
+            notes: list_comparison_notes(plan, &judged),
         })
     }
 }
@@ -133,7 +134,7 @@ impl JudgedTrialCase<'_> {
         };
         let people: Vec<String> = said.into_iter().map(text::format_display_line).collect();
         ChangedVerdict {
-            href: loaded_trace::step_address(&self.case.trace_id, Some(&self.case.trajectory_id), self.case.step),
+            href: loaded_trace::format_step_url(&self.case.trace_id, Some(&self.case.trajectory_id), self.case.step),
             what: self.case.step.map_or_else(|| "whole trajectory".to_owned(), |step| format!("step {step}")),
             before: text::format_display_line(before),
             after: text::format_display_line(self.label),
@@ -144,7 +145,7 @@ impl JudgedTrialCase<'_> {
     }
 }
 
-fn judge_case<'c>(case: &'c BulkTrialCase, record: &'c BulkTrialRecord) -> Option<JudgedTrialCase<'c>> {
+fn find_judged_case<'c>(case: &'c BulkTrialCase, record: &'c BulkTrialRecord) -> Option<JudgedTrialCase<'c>> {
     let line = record.outcome(&case.trajectory_id, case.step)?;
     Some(JudgedTrialCase { case, line, label: line.label.as_deref()? })
 }
@@ -241,7 +242,7 @@ fn describe_label_changes(judged: &[JudgedTrialCase<'_>], people: &CaseLabels) -
 }
 
 /// Lists notes on the present verdicts that the comparison rests on.
-fn describe_basis(plan: &BulkTrialPlan, judged: &[JudgedTrialCase<'_>]) -> Vec<String> {
+fn list_comparison_notes(plan: &BulkTrialPlan, judged: &[JudgedTrialCase<'_>]) -> Vec<String> {
     let missing = judged.iter().filter(|one| one.case.present.is_none()).count() as u64;
     let present = || judged.iter().filter_map(|one| one.case.present.as_ref());
     let older = present().filter(|verdict| verdict.rubric_hash != plan.present_hash).count() as u64;

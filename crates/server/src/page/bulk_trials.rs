@@ -26,7 +26,7 @@ use crate::bulk_trial::{
     BulkTrialState, BulkTrialStatus, plan_bulk_trial, start_bulk_trial,
 };
 use crate::caller::{RequestCaller, RequiredScope};
-use crate::http_error::{ApiError, blocking_large, run_store_query};
+use crate::http_error::{ApiError, run_large_query, run_short_query};
 use crate::rubric_trials::RubricTrial;
 use crate::state::ServerState;
 
@@ -62,7 +62,7 @@ pub(super) async fn submit_bulk_plan(
     // Forms send CRLF line ends, which would change the hash of the rubric.
     let text = given.text.replace("\r\n", "\n");
     let text = if text.trim() == present.source.trim() { present.source.to_string() } else { text };
-    let wrong = match read_request(present, &text, &given.bulk, &caller) {
+    let wrong = match parse_bulk_request(present, &text, &given.bulk, &caller) {
         Ok(request) => match plan_bulk_trial(&server, request).await {
             Ok(plan) => return Ok(redirect_to(&build_trial_url(&name, &plan.id))),
             Err(error) => error.to_string(),
@@ -71,9 +71,10 @@ pub(super) async fn submit_bulk_plan(
     };
     let changed = (text.trim() != present.source.trim()).then_some(text);
     let trial = RubricTrial { text: changed, wrong: Some(wrong), ..RubricTrial::default() };
-    let back =
-        build_rubric_url(&name).with("trial", Some(&server.trials.insert(trial))).with("project", Some(&given.project));
-    Ok(redirect_to(&given.bulk.add_to(back).with_fragment("h-many")))
+    let back = build_rubric_url(&name)
+        .with("trial", Some(&server.rubric_trials.insert(trial)))
+        .with("project", Some(&given.project));
+    Ok(redirect_to(&given.bulk.add_to_url(back).with_fragment("h-many")))
 }
 
 /// What is wrong with the form. Each message is a sentence for the page.
@@ -92,7 +93,7 @@ enum BulkTrialFormError {
 }
 
 /// Checks the form and converts it to a request.
-fn read_request(
+fn parse_bulk_request(
     present: &Rubric,
     text: &str,
     given: &BulkTrialQuery,
@@ -208,14 +209,14 @@ impl BulkTrialProgress {
 /// Path parameters of a trial: rubric name and trial id.
 type TrialPath = Path<(String, String)>;
 
-fn load_folder(server: &ServerState, name: &str, id: &str) -> Result<(BulkTrialFolder, BulkTrialPlan), ApiError> {
+fn load_trial_folder(server: &ServerState, name: &str, id: &str) -> Result<(BulkTrialFolder, BulkTrialPlan), ApiError> {
     let missing = || ApiError::not_found("No trial has this id. Old trials are deleted.");
     let folder = BulkTrialFolder::find(&server.settings.data, id).ok_or_else(missing)?;
-    let plan = folder.load_plan().map_err(unreadable)?;
+    let plan = folder.load_plan().map_err(log_unreadable_trial)?;
     if plan.rubric == name { Ok((folder, plan)) } else { Err(missing()) }
 }
 
-fn unreadable(error: impl std::fmt::Display) -> ApiError {
+fn log_unreadable_trial(error: impl std::fmt::Display) -> ApiError {
     tracing::error!(%error, "failed to read a rubric trial");
     ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "The files of this trial cannot be read; see the server log.")
 }
@@ -238,12 +239,12 @@ pub(super) async fn render_bulk_trial(
     render::PageQuery(query): render::PageQuery<BulkTrialPageQuery>,
 ) -> Result<Response, PageError> {
     let may_run = caller.has_scope(RequiredScope::Admin);
-    let wrong = query.trial.and_then(|id| server.trials.get(&id)?.wrong);
-    let page = blocking_large(&server, move |server| {
-        let (folder, plan) = load_folder(server, &name, &id)?;
-        let record = folder.load_record().map_err(unreadable)?;
-        let state = folder.load_state().map_err(unreadable)?;
-        let rubric = Rubric::parse(&plan.text, RubricOrigin::BuiltIn).map_err(unreadable)?;
+    let wrong = query.trial.and_then(|id| server.rubric_trials.get(&id)?.wrong);
+    let page = run_large_query(&server, move |server| {
+        let (folder, plan) = load_trial_folder(server, &name, &id)?;
+        let record = folder.load_record().map_err(log_unreadable_trial)?;
+        let state = folder.load_state().map_err(log_unreadable_trial)?;
+        let rubric = Rubric::parse(&plan.text, RubricOrigin::BuiltIn).map_err(log_unreadable_trial)?;
         let people = CaseLabels::load(&server.store, &plan)?;
         let page = BulkTrialPage {
             frame: PageLayout::new("/rubrics", None, &headers),
@@ -314,10 +315,11 @@ pub(super) async fn render_bulk_progress(
     headers: HeaderMap,
     Path((name, id)): TrialPath,
 ) -> Result<Response, PageError> {
-    let part = run_store_query(&server, move |server| {
-        let (folder, plan) = load_folder(server, &name, &id)?;
-        let record = folder.load_record().map_err(unreadable)?;
-        let progress = BulkTrialProgress::new(server, &plan, &folder.load_state().map_err(unreadable)?, &record);
+    let part = run_short_query(&server, move |server| {
+        let (folder, plan) = load_trial_folder(server, &name, &id)?;
+        let record = folder.load_record().map_err(log_unreadable_trial)?;
+        let progress =
+            BulkTrialProgress::new(server, &plan, &folder.load_state().map_err(log_unreadable_trial)?, &record);
         Ok(render::respond_with_fragment(&progress, &headers))
     });
     Ok(part.await?)
@@ -328,7 +330,7 @@ pub(super) async fn download_tried_rubric(
     State(server): State<Arc<ServerState>>,
     Path((name, id)): TrialPath,
 ) -> Result<Response, PageError> {
-    let plan = run_store_query(&server, move |server| Ok(load_folder(server, &name, &id)?.1)).await?;
+    let plan = run_short_query(&server, move |server| Ok(load_trial_folder(server, &name, &id)?.1)).await?;
     Ok(respond_rubric_file(&plan.rubric, &plan.text))
 }
 
@@ -355,13 +357,14 @@ pub(super) async fn submit_bulk_action(
     let given: BulkTrialActionForm = form::read_form(&server, &headers, body).await?;
     let here = build_trial_url(&name, &id);
     let asked = id.clone();
-    let (folder, _) = run_store_query(&server, move |server| load_folder(server, &name, &asked)).await?;
+    let (folder, _) = run_short_query(&server, move |server| load_trial_folder(server, &name, &asked)).await?;
     let wrong = match given.what {
         BulkTrialAction::Run => start_bulk_trial(&server, folder).await.err().map(|error| error.to_string()),
         BulkTrialAction::Cancel => {
             (!server.bulk_trials.cancel(&id)).then(|| "This trial does not run any more.".to_owned())
         }
     };
-    let wrong = wrong.map(|wrong| server.trials.insert(RubricTrial { wrong: Some(wrong), ..RubricTrial::default() }));
+    let wrong =
+        wrong.map(|wrong| server.rubric_trials.insert(RubricTrial { wrong: Some(wrong), ..RubricTrial::default() }));
     Ok(redirect_to(&here.with("trial", wrong.as_deref())))
 }

@@ -18,7 +18,7 @@ use super::PageLayout;
 use super::address::PageUrl;
 use super::metric_timeline::TimeRangePreset;
 use super::render::{self, PageError, PageQuery};
-use super::run_addresses::{run_address, run_trajectory_address, trajectory_address};
+use super::run_addresses::{build_run_trajectory_url, find_trajectory_url, format_run_url};
 use super::versions::VersionListQuery;
 use crate::http_error::ApiError;
 use crate::live_comparison::{ComparedName, compare_live};
@@ -121,7 +121,7 @@ pub(super) async fn render_comparison_page(
     let here = if choice.live_selection().is_some() { "/versions" } else { "/runs" };
     let frame = PageLayout::new(here, project, &headers);
     let asked = format!("compare {} {choice:?}", frame.is_signed_in);
-    render::cached_large(&server, asked, move |server| build_comparison_page(server, &choice, frame)).await
+    render::render_cached_page(&server, asked, move |server| build_comparison_page(server, &choice, frame)).await
 }
 
 /// The compared runs or live traffic, for building URLs.
@@ -136,8 +136,8 @@ impl ComparedSubject<'_> {
     fn trajectory_href(&self, run_id: &str, trajectory: &str) -> Result<String, ApiError> {
         match &self.live {
             // Retention may have deleted it since.
-            Some(_) => Ok(trajectory_address(self.server, trajectory, None)?.unwrap_or_else(|| "/traces".to_owned())),
-            None => Ok(run_trajectory_address(run_id, trajectory, None, self.project()).to_string()),
+            Some(_) => Ok(find_trajectory_url(self.server, trajectory, None)?.unwrap_or_else(|| "/traces".to_owned())),
+            None => Ok(build_run_trajectory_url(run_id, trajectory, None, self.project()).to_string()),
         }
     }
 
@@ -243,7 +243,7 @@ fn describe_version(
             let name = if version.letter == "A" { &subject.choice.a } else { &subject.choice.b };
             selection.traces_url(*by, name, filter).to_string()
         }
-        None => run_address(&version.run_id, subject.project()),
+        None => format_run_url(&version.run_id, subject.project()),
     };
     ComparedRunView {
         letter: version.letter.clone(),

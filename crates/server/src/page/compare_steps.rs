@@ -15,7 +15,7 @@ use super::PageLayout;
 use super::address::PageUrl;
 use super::display_text::format_duration;
 use super::render::{self, PageError, PageQuery};
-use super::run_addresses::{run_trajectory_address, trajectory_address};
+use super::run_addresses::{build_run_trajectory_url, find_trajectory_url};
 use super::run_outcome::RunOutcome;
 use crate::evaluators::find_evaluator_title;
 use crate::http_error::ApiError;
@@ -110,7 +110,7 @@ pub(super) async fn render_step_comparison(
     let project = choice.project.as_deref().filter(|name| !name.is_empty());
     let here = if choice.by.is_some() { "/versions" } else { "/runs" };
     let frame = PageLayout::new(here, project, &headers);
-    render::of_large(&server, move |server| build_step_comparison(server, &choice, frame)).await
+    render::render_large_page(&server, move |server| build_step_comparison(server, &choice, frame)).await
 }
 
 fn build_step_comparison(
@@ -185,8 +185,8 @@ impl StepComparisonQuery {
 fn build_run_url(server: &ServerState, side: &ComparedRun, step: Option<u32>) -> Result<String, ApiError> {
     let id = &side.trajectory.trajectory_id;
     Ok(match &side.run {
-        Some(run) => run_trajectory_address(run, id, step, None).to_string(),
-        None => trajectory_address(server, id, step)?.unwrap_or_else(|| "/traces".to_owned()),
+        Some(run) => build_run_trajectory_url(run, id, step, None).to_string(),
+        None => find_trajectory_url(server, id, step)?.unwrap_or_else(|| "/traces".to_owned()),
     })
 }
 

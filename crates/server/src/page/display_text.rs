@@ -7,7 +7,7 @@ use gradus_report::html::number::{self, format_count};
 use gradus_report::html::text;
 
 /// No-break space between a number and its unit.
-const SPACE: char = '\u{a0}';
+const UNIT_SPACE: char = '\u{a0}';
 
 /// `2026-11-15 14:02:11`, in UTC. Empty for times that cannot be expressed.
 pub(super) fn format_timestamp(ns: i64) -> String {
@@ -26,24 +26,24 @@ pub(super) fn parse_time_ns(text: Option<&str>) -> Option<i64> {
 pub(super) fn format_duration(ns: i64) -> String {
     let seconds = ns.max(0) as f64 / 1e9;
     if seconds < 0.001 {
-        format!("{:.0}{SPACE}µs", seconds * 1e6)
+        format!("{:.0}{UNIT_SPACE}µs", seconds * 1e6)
     } else if seconds < 1.0 {
-        format!("{:.0}{SPACE}ms", seconds * 1e3)
+        format!("{:.0}{UNIT_SPACE}ms", seconds * 1e3)
     } else if seconds < 100.0 {
-        format!("{seconds:.1}{SPACE}s")
+        format!("{seconds:.1}{UNIT_SPACE}s")
     } else if seconds < 7200.0 {
-        format!("{:.0}{SPACE}min", seconds / 60.0)
+        format!("{:.0}{UNIT_SPACE}min", seconds / 60.0)
     } else {
-        format!("{:.1}{SPACE}h", seconds / 3600.0)
+        format!("{:.1}{UNIT_SPACE}h", seconds / 3600.0)
     }
 }
 
 /// `1.2 MB`; decimal units.
 pub(super) fn format_byte_size(bytes: usize) -> String {
     match bytes {
-        0..1_000 => format!("{bytes}{SPACE}bytes"),
-        1_000..1_000_000 => format!("{:.1}{SPACE}KB", bytes as f64 / 1e3),
-        _ => format!("{:.1}{SPACE}MB", bytes as f64 / 1e6),
+        0..1_000 => format!("{bytes}{UNIT_SPACE}bytes"),
+        1_000..1_000_000 => format!("{:.1}{UNIT_SPACE}KB", bytes as f64 / 1e3),
+        _ => format!("{:.1}{UNIT_SPACE}MB", bytes as f64 / 1e6),
     }
 }
 
@@ -100,9 +100,9 @@ mod tests {
     fn lengths_and_sizes_read_well() {
         let shown = [0, 850, 12_000_000, 1_500_000_000, 250_000_000_000, 9_000_000_000_000].map(format_duration);
         let wanted = ["0 µs", "1 µs", "12 ms", "1.5 s", "4 min", "2.5 h"];
-        assert_eq!(shown.map(|text| text.replace(SPACE, " ")), wanted);
-        assert_eq!(format_byte_size(999).replace(SPACE, " "), "999 bytes");
-        assert_eq!(format_byte_size(1_234_567).replace(SPACE, " "), "1.2 MB");
+        assert_eq!(shown.map(|text| text.replace(UNIT_SPACE, " ")), wanted);
+        assert_eq!(format_byte_size(999).replace(UNIT_SPACE, " "), "999 bytes");
+        assert_eq!(format_byte_size(1_234_567).replace(UNIT_SPACE, " "), "1.2 MB");
         assert_eq!(format_timestamp(1_794_000_000_000_000_000), "2026-11-06 21:20:00");
     }
 }

@@ -25,7 +25,7 @@ use super::render::{self, PageError};
 use super::{PageLayout, form, loaded_trace};
 use crate::caller::{RequestCaller, RequiredScope};
 use crate::clock::now_ns;
-use crate::derived_checks::describe_derived_checks;
+use crate::derived_checks::derive_checks;
 use crate::evaluators::find_evaluator_title;
 use crate::http_error::ApiError;
 use crate::recorded_verdict::load_verdicts;
@@ -211,7 +211,7 @@ fn review_url(key: &str) -> String {
 }
 
 /// Note on a dataset whose items are requests without checks.
-const NO_CHECKS: &str = "The dataset holds the requests without checks: none follows for certain from this failure. Add \
+const NO_CHECKS_NOTE: &str = "The dataset holds the requests without checks: none follows for certain from this failure. Add \
                          what you expect before you run an experiment.";
 
 fn format_versions(row: &FailureGroupRow) -> String {
@@ -261,7 +261,7 @@ impl FailureExampleView {
                 query if query.is_empty() => "a run without a request".to_owned(),
                 query => query,
             },
-            href: loaded_trace::step_address(&trace, Some(&row.trajectory_id), row.step),
+            href: loaded_trace::format_step_url(&trace, Some(&row.trajectory_id), row.step),
             start: format_timestamp(row.start_ns),
         }
     }
@@ -340,7 +340,7 @@ fn build_group_page(
         action: group_url(key),
         traces: PageUrl::from_path("/traces").with("group", Some(key)).to_string(),
         review: review_url(key),
-        dataset_about: describe_derived_checks(&row.rule, &row.tool).map_or(NO_CHECKS, |checks| checks.about),
+        dataset_about: derive_checks(&row.rule, &row.tool).map_or(NO_CHECKS_NOTE, |checks| checks.about),
         dataset: dataset_url(key),
         max_name: MAX_NAME_CHARS,
         max_note: MAX_NOTE_CHARS,
@@ -375,7 +375,7 @@ pub(super) async fn submit_failure_group(
         is_muted: given.mute.map(|mute| mute == "on"),
     };
     let back = group_url(&key);
-    let known = crate::http_error::blocking_sender(&server, move |server| {
+    let known = crate::http_error::run_outside_pool(&server, move |server| {
         Ok(server.store.annotate_failure_group(&key, said, now_ns())?.wait()?)
     })
     .await?;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use gradus_report::html::{number, text};
 
 use super::address::PageUrl;
-use super::loaded_trace::STEPS_OF_A_PAGE;
+use super::loaded_trace::STEPS_PER_PAGE;
 use crate::evaluators::find_evaluator_title;
 use crate::page::address::format_step_anchor;
 use crate::recorded_verdict::RecordedVerdict;
@@ -69,7 +69,7 @@ pub(super) fn build_flag_groups(
 /// Finds ranges of consecutive steps: first and last number. A range ends with its page, since a link leads to one
 /// page.
 fn find_step_ranges(steps: &[u32]) -> Vec<(u32, u32)> {
-    let page = |step: u32| step.saturating_sub(1) as usize / STEPS_OF_A_PAGE;
+    let page = |step: u32| step.saturating_sub(1) as usize / STEPS_PER_PAGE;
     let mut ranges: Vec<(u32, u32)> = Vec::new();
     for step in steps {
         match ranges.last_mut().filter(|(first, last)| last.saturating_add(1) == *step && page(*first) == page(*step)) {

@@ -17,12 +17,12 @@ use crate::queries::QueryKind;
 use crate::state::ServerState;
 
 /// Minimum size of a compressed body. Smaller ones fit into one packet anyway.
-const MIN_BYTES: usize = 1_000;
+const MIN_COMPRESSED_BYTES: usize = 1_000;
 
 /// Middleware that compresses text responses if the client accepts gzip. Downloads are not touched: they are streamed,
 /// and this needs the whole body.
 pub(super) async fn gzip_response(State(server): State<Arc<ServerState>>, request: Request, next: Next) -> Response {
-    let can_unpack = takes_gzip(request.headers());
+    let can_unpack = accepts_gzip(request.headers());
     let mut response = next.run(request).await;
     let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let is_text =
@@ -40,7 +40,7 @@ pub(super) async fn gzip_response(State(server): State<Arc<ServerState>>, reques
     let Ok(text) = to_bytes(body, usize::MAX).await else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
-    if text.len() < MIN_BYTES {
+    if text.len() < MIN_COMPRESSED_BYTES {
         return Response::from_parts(parts, Body::from(text));
     }
     // Compression takes about as long as rendering, so it runs on the query pool and not on the async threads.
@@ -64,7 +64,7 @@ pub(super) fn compress_gzip(text: &[u8]) -> std::io::Result<Vec<u8>> {
 }
 
 /// Parses `Accept-Encoding` (RFC 9110 §12.5.3). A weight of 0 excludes gzip. `*` is not taken for gzip.
-fn takes_gzip(headers: &HeaderMap) -> bool {
+fn accepts_gzip(headers: &HeaderMap) -> bool {
     let given = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     let mut all = given.flat_map(|value| value.split(',')).map(|one| {
         let (name, rest) = one.split_once(';').unwrap_or((one, ""));
@@ -83,7 +83,7 @@ mod tests {
         let takes = |value: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(ACCEPT_ENCODING, value.parse().unwrap());
-            takes_gzip(&headers)
+            accepts_gzip(&headers)
         };
         for value in ["gzip", "br, GZIP;q=0.8", "deflate, gzip"] {
             assert!(takes(value), "{value}");
@@ -91,6 +91,6 @@ mod tests {
         for value in ["", "br", "gzip;q=0", "gzipped", "identity"] {
             assert!(!takes(value), "{value}");
         }
-        assert!(!takes_gzip(&HeaderMap::new()));
+        assert!(!accepts_gzip(&HeaderMap::new()));
     }
 }

@@ -15,7 +15,7 @@ use super::render::{self, PageError, PageQuery};
 use super::{NavigationQuery, PageLayout, form};
 use crate::clock::today_ns;
 use crate::http_error::ApiError;
-use crate::judge_anchors::{KnownAnchorSet, current_anchor_sets};
+use crate::judge_anchors::{KeyedAnchorSet, current_anchor_sets};
 use crate::judge_pause::{JudgePause, JudgePauseReason};
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
@@ -23,7 +23,7 @@ use gradus_report::html::number;
 use gradus_report::html::text;
 
 /// The backlog of a rule is counted up to this number, because counting reads every row.
-const MAX_WAITING: usize = 10_000;
+const MAX_COUNTED_BACKLOG: usize = 10_000;
 /// Maximum number of quarantined traces on the page. The API lists more.
 const MAX_QUARANTINED_SHOWN: usize = 100;
 
@@ -90,7 +90,7 @@ struct GradingRuleRow {
     budget: String,
     spent: String,
     /// Why its model is paused, if it is.
-    standstill: Option<JudgePauseView>,
+    current_pause: Option<JudgePauseView>,
     /// Backlog of the rule. Empty for rules without a model, which grade at once.
     waiting: String,
 }
@@ -122,17 +122,17 @@ struct AnchorSetView {
     evaluator: String,
     judge: String,
     result: String,
-    is_moved: bool,
+    has_drifted: bool,
     at: String,
 }
 
 /// Lists the anchor sets of the configured judges. Other sets are not asked any more.
 fn list_anchor_sets(server: &ServerState, settings: &ReloadableSettings) -> Result<Vec<AnchorSetView>, ApiError> {
-    let view = |known: KnownAnchorSet| AnchorSetView {
+    let view = |known: KeyedAnchorSet| AnchorSetView {
         evaluator: text::format_display_line(&known.evaluator),
         judge: text::format_display_line(&known.judge),
         result: known.set.describe(),
-        is_moved: known.set.is_moved(),
+        has_drifted: known.set.has_drifted(),
         at: known.set.last.or(known.set.first).map(|round| format_timestamp(round.at_ns)).unwrap_or_default(),
     };
     Ok(current_anchor_sets(&server.store, &settings.rules)?.into_iter().map(view).collect())
@@ -176,7 +176,7 @@ fn build_health_page(server: &ServerState, frame: PageLayout) -> Result<HealthPa
                 free => format!("{}, {} of it free", bytes(used + free), bytes(free)),
             },
         ),
-        ("Traces in the ready queue", format_whole_number(store.due_count()?)),
+        ("Traces in the ready queue", format_whole_number(store.ready_queue_length()?)),
         ("Quarantined traces", format_whole_number(quarantined_count)),
         ("Trajectories waiting for a model", format_whole_number(store.ungraded_count()?)),
     ];
@@ -194,10 +194,10 @@ fn build_health_page(server: &ServerState, frame: PageLayout) -> Result<HealthPa
             },
             budget: rule.daily_budget_usd.map_or_else(|| "none".to_owned(), number::format_usd),
             spent: display_text::format_spend(spent),
-            standstill: server.standstills.find_for_rule(&rule.name).as_ref().map(JudgePauseView::from_pause),
-            waiting: match rule.asks_a_model() {
+            current_pause: server.judge_pauses.find_for_rule(&rule.name).as_ref().map(JudgePauseView::from_pause),
+            waiting: match rule.asks_model() {
                 true => {
-                    let found = store.waiting_for(&rule.name, MAX_WAITING)?;
+                    let found = store.rule_backlog(&rule.name, MAX_COUNTED_BACKLOG)?;
                     format!("{}{}", number::format_count(found.count), if found.is_cut { " or more" } else { "" })
                 }
                 false => String::new(),
@@ -231,7 +231,7 @@ fn build_health_page(server: &ServerState, frame: PageLayout) -> Result<HealthPa
         frame,
         is_well: !is_failing
             && quarantined_count == 0
-            && !rules.iter().any(|one| one.standstill.as_ref().is_some_and(|still| still.is_fault)),
+            && !rules.iter().any(|one| one.current_pause.as_ref().is_some_and(|still| still.is_fault)),
         facts,
         anchors: list_anchor_sets(server, &settings)?,
         // Bounded, since any sender can create projects by naming them.

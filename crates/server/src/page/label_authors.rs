@@ -66,7 +66,7 @@ impl LabelAuthor {
 
     /// The name is cut to its maximum length at a character boundary. Without a name it is that of the key.
     pub(super) fn from_name(given: &str, caller: &RequestCaller) -> LabelAuthor {
-        let given = given[..given.floor_char_boundary(MAX_NAME)].trim();
+        let given = given[..given.floor_char_boundary(MAX_WRITTEN_NAME_BYTES)].trim();
         let name = if given.is_empty() { &caller.name } else { given };
         let identifier = if caller.name.is_empty() { name } else { &caller.name };
         let may_label = caller.has_scope(RequiredScope::Ingest);
@@ -78,4 +78,4 @@ impl LabelAuthor {
 pub(super) const AUTHOR_COOKIE: &str = "gradus_author";
 
 /// Maximum length of a name in bytes.
-pub(super) const MAX_NAME: usize = 100;
+pub(super) const MAX_WRITTEN_NAME_BYTES: usize = 100;

@@ -22,7 +22,7 @@ use crate::time_text::format_rfc3339 as show_time;
 use gradus_report::csv::sanitize_csv_cell;
 
 /// Number of labels in one query. Between two queries the store is free for others.
-const AT_ONCE: usize = 1_000;
+const LABELS_PER_QUERY: usize = 1_000;
 
 /// Parameters of `GET /labels`. Unknown ones are an error: programs use this URL.
 #[derive(Default, Deserialize)]
@@ -78,7 +78,7 @@ fn write_label_export(
     }
     let mut after = (i64::MIN, 0);
     while !sink.is_gone() {
-        let rows = server.store.labels_after(project, after, AT_ONCE)?;
+        let rows = server.store.labels_after(project, after, LABELS_PER_QUERY)?;
         for row in &rows {
             match form {
                 LabelExportFormat::JsonLines => sink.write(format_label_line(row).as_bytes()),
@@ -86,7 +86,7 @@ fn write_label_export(
             }
         }
         match rows.last() {
-            Some(last) if rows.len() == AT_ONCE => after = (last.updated_ns, last.no),
+            Some(last) if rows.len() == LABELS_PER_QUERY => after = (last.updated_ns, last.no),
             _ => break,
         }
     }

@@ -6,17 +6,17 @@ use askama::Template;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use gradus_report::html::text;
-use gradus_store::{ReviewItem, ReviewPlace};
+use gradus_store::{ReviewItem, ReviewPosition};
 
 use super::PageLayout;
-use super::address::own_path;
+use super::address::parse_own_path;
 use super::label_authors::LabelAuthor;
 use super::label_form::LabelForm;
-use super::render::{PageError, with_status};
+use super::render::{PageError, respond_with_status};
 use super::review_item::ReviewItemView;
 use super::review_query::ReviewQuery;
 use crate::evaluators::find_evaluator_labels;
-use crate::http_error::{ApiError, blocking_large};
+use crate::http_error::{ApiError, run_large_query};
 use crate::state::ServerState;
 
 #[derive(Template)]
@@ -42,15 +42,15 @@ pub(super) async fn render_label_retry(
     error: ApiError,
 ) -> Response {
     let frame = PageLayout::new("/review", None, headers);
-    let back = own_path(label.back.as_deref()).unwrap_or("/review").to_owned();
+    let back = parse_own_path(label.back.as_deref()).unwrap_or("/review").to_owned();
     let chosen = [label.label.as_str(), label.other.as_deref().unwrap_or_default()];
     let chosen = chosen.into_iter().find(|text| !text.trim().is_empty()).unwrap_or_default();
     let (chosen, note) = (text::format_display_line(chosen), label.note.clone().unwrap_or_default());
     // Without the verdict, the page still shows the submitted input.
-    let item = blocking_large(server, move |server| load_item(server, label)).await.ok().flatten();
+    let item = run_large_query(server, move |server| load_item(server, label)).await.ok().flatten();
     let page = LabelRetryPage { frame, message: error.message().to_owned(), item, author, label: chosen, note, back };
     match error.status() {
-        status if status.is_client_error() || status.is_server_error() => with_status(status, &page),
+        status if status.is_client_error() || status.is_server_error() => respond_with_status(status, &page),
         _ => PageError::from(error).into_response(),
     }
 }
@@ -59,7 +59,7 @@ pub(super) async fn render_label_retry(
 fn load_item(server: &ServerState, label: LabelForm) -> Result<Option<ReviewItemView>, ApiError> {
     let Some(trace) = server.store.trace_of_trajectory(&label.trajectory)? else { return Ok(None) };
     let step = label.step.as_deref().and_then(|step| step.parse().ok()).unwrap_or(0);
-    let place = ReviewPlace { start_ns: 0, trajectory: 0, step, evaluator: label.evaluator.clone() };
+    let place = ReviewPosition { start_ns: 0, trajectory: 0, step, evaluator: label.evaluator.clone() };
     let found = ReviewItem { place, trajectory_id: label.trajectory, trace_id: trace.0 };
     let choice = ReviewQuery { note: label.note, ..ReviewQuery::default() };
     let Some(mut item) = ReviewItemView::load_for_review(server, &choice, &found)? else { return Ok(None) };
@@ -68,7 +68,7 @@ fn load_item(server: &ServerState, label: LabelForm) -> Result<Option<ReviewItem
         let labels = find_evaluator_labels(&server.reloadable(), &label.evaluator);
         item.hide_verdict(labels.into_iter().map(|(label, _)| label).collect());
     }
-    let back = own_path(label.back.as_deref()).unwrap_or("/review").to_owned();
+    let back = parse_own_path(label.back.as_deref()).unwrap_or("/review").to_owned();
     if let Some(form) = &mut item.verdict.labelling {
         form.other = label.other.unwrap_or_default();
         form.draw = draw;

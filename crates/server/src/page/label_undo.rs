@@ -9,31 +9,31 @@ use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use gradus_report::html::text;
-use gradus_store::{AnnotationFilter, AnnotationRecord, LabelRow, NewAnnotation, ReviewPlace};
+use gradus_store::{AnnotationFilter, AnnotationRecord, LabelRow, NewAnnotation, ReviewPosition};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::address::own_path;
-use super::blind_sample::UNDECIDED;
+use super::address::parse_own_path;
+use super::blind_sample::UNDECIDED_LABEL;
 use super::form;
 use super::label_authors::LabelAuthor;
 use super::render::PageError;
 use super::review_query::ReviewQuery;
 use crate::caller::RequestCaller;
-use crate::evaluators::about_step;
-use crate::http_error::{ApiError, blocking_sender};
+use crate::evaluators::format_verdict_subject;
+use crate::http_error::{ApiError, run_outside_pool};
 use crate::settings::ReloadableSettings;
 use crate::signature;
 use crate::state::ServerState;
 
 /// Metadata key of the label that this one replaced.
-pub(super) const REPLACED: &str = "replaced";
+pub(super) const REPLACED_KEY: &str = "replaced";
 /// Maximum size of a note that is put back into the form. It is passed in the URL.
-const MAX_KEPT_NOTE: usize = 1_000;
+const MAX_RESTORED_NOTE_BYTES: usize = 1_000;
 
 /// The label that this person has just given.
-pub(super) struct GivenLabel {
+pub(super) struct UndoableLabel {
     pub(super) what: String,
     pub(super) label: String,
     pub(super) number: i64,
@@ -42,21 +42,21 @@ pub(super) struct GivenLabel {
     pub(super) back: String,
 }
 
-impl GivenLabel {
+impl UndoableLabel {
     /// Finds the label; `None` if it belongs to another person or is gone.
     pub(super) fn find(
         settings: &ReloadableSettings,
         choice: &ReviewQuery,
         labels: &[LabelRow],
         author: &LabelAuthor,
-    ) -> Option<GivenLabel> {
+    ) -> Option<UndoableLabel> {
         let number: i64 = choice.labelled.as_deref()?.parse().ok()?;
         let row = labels.iter().find(|row| row.no == number && row.identifier == author.identifier)?;
         let url = choice.to_url();
         let back = match choice.which.sampling() {
             Some(_) => url.with("draw", choice.draw.as_deref()).with("at", choice.revealed.as_deref()),
             None => {
-                let place = ReviewPlace {
+                let place = ReviewPosition {
                     start_ns: 0,
                     trajectory: row.trajectory,
                     step: row.step.unwrap_or(0),
@@ -65,8 +65,8 @@ impl GivenLabel {
                 url.with("after", choice.after.as_deref()).with("at", Some(&place.to_string()))
             }
         };
-        Some(GivenLabel {
-            what: about_step(settings, &row.evaluator, row.step),
+        Some(UndoableLabel {
+            what: format_verdict_subject(settings, &row.evaluator, row.step),
             label: text::format_display_line(&row.label),
             number,
             updated_ns: row.updated_ns,
@@ -79,7 +79,7 @@ impl GivenLabel {
 pub(super) fn describe_replaced(earlier: &AnnotationRecord) -> Value {
     let (mut metadata, _) = signature::split_signed_metadata(&earlier.metadata);
     if let Some(metadata) = metadata.as_object_mut() {
-        metadata.remove(REPLACED);
+        metadata.remove(REPLACED_KEY);
     }
     json!({
         "label": earlier.label,
@@ -107,20 +107,23 @@ pub(super) async fn undo_label(
 ) -> Result<Response, PageError> {
     let undone: LabelUndoForm = form::read_form(&server, &headers, body).await?;
     let person = LabelAuthor::from_headers(&headers, &caller);
-    let back = own_path(undone.back.as_deref()).unwrap_or("/review").to_owned();
-    let found = blocking_sender(&server, move |server| find_own_label(server, &undone, &person)).await?;
+    let back = parse_own_path(undone.back.as_deref()).unwrap_or("/review").to_owned();
+    let found = run_outside_pool(&server, move |server| find_own_label(server, &undone, &person)).await?;
     let note = found.explanation.clone().unwrap_or_default();
-    match earlier_label(&found) {
-        Some(earlier) => {
-            drop(server.annotate(server.sign_annotations(vec![earlier], &caller)).await.map_err(ApiError::from)?)
-        }
+    match build_restored_label(&found) {
+        Some(earlier) => drop(
+            server
+                .store_annotations_in_batches(server.redact_and_sign(vec![earlier], &caller))
+                .await
+                .map_err(ApiError::from)?,
+        ),
         None => {
             let removed = server.store.remove_annotation(found.no).map_err(ApiError::from)?;
             removed.wait_async().await.map_err(ApiError::from)?;
         }
     }
     let mark = if back.contains('?') { '&' } else { '?' };
-    let note = &note[..note.floor_char_boundary(MAX_KEPT_NOTE)];
+    let note = &note[..note.floor_char_boundary(MAX_RESTORED_NOTE_BYTES)];
     let to = match note.is_empty() {
         true => back,
         false => format!("{back}{mark}note={}", utf8_percent_encode(note, NON_ALPHANUMERIC)),
@@ -152,9 +155,9 @@ fn find_own_label(
 
 /// Builds the label that replaces an undone one; `None` if none does. A case of a blind sample becomes undecided: the
 /// person has seen the verdict, and later labels must not count as blind.
-fn earlier_label(found: &AnnotationRecord) -> Option<NewAnnotation> {
+fn build_restored_label(found: &AnnotationRecord) -> Option<NewAnnotation> {
     let (mut metadata, _) = signature::split_signed_metadata(&found.metadata);
-    let replaced = metadata.as_object_mut().and_then(|kept| kept.remove(REPLACED));
+    let replaced = metadata.as_object_mut().and_then(|kept| kept.remove(REPLACED_KEY));
     let restored =
         |label: Option<String>, score: Option<f64>, explanation: Option<String>, metadata: &Value| NewAnnotation {
             target: found.target.clone(),
@@ -169,7 +172,7 @@ fn earlier_label(found: &AnnotationRecord) -> Option<NewAnnotation> {
             author: found.author.clone(),
         };
     if metadata.get("sample").is_some() {
-        return Some(restored(Some(UNDECIDED.to_owned()), None, None, &metadata));
+        return Some(restored(Some(UNDECIDED_LABEL.to_owned()), None, None, &metadata));
     }
     let replaced = replaced?;
     let text = |name: &str| replaced[name].as_str().map(str::to_owned);
@@ -199,10 +202,10 @@ mod tests {
 
     #[test]
     fn what_a_label_replaced_comes_back() {
-        assert!(earlier_label(&label("bad", &json!({"judge": "rules"}))).is_none());
+        assert!(build_restored_label(&label("bad", &json!({"judge": "rules"}))).is_none());
         let first = label("good", &json!({"judge": "rules", "gradus_key": "ann", "replaced": {"label": "older"}}));
         let second = label("bad", &json!({"judge": "rules", "replaced": describe_replaced(&first)}));
-        let back = earlier_label(&second).unwrap();
+        let back = build_restored_label(&second).unwrap();
         assert_eq!(
             (back.label.as_deref(), back.score, back.explanation.as_deref()),
             (Some("good"), Some(0.0), Some("typed"))
@@ -214,8 +217,8 @@ mod tests {
     #[test]
     fn a_case_of_a_blind_sample_stays_seen() {
         let drawn = label("bad", &json!({"sample": {"draw": "uniform-0-5"}}));
-        let back = earlier_label(&drawn).unwrap();
-        assert_eq!((back.label.as_deref(), back.score), (Some(UNDECIDED), None));
+        let back = build_restored_label(&drawn).unwrap();
+        assert_eq!((back.label.as_deref(), back.score), (Some(UNDECIDED_LABEL), None));
         assert!(back.metadata.contains("uniform-0-5"));
     }
 }

@@ -15,16 +15,16 @@ use gradus_store::{AnnotationFilter, AnnotationRecord, NewAnnotation};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 
-use super::address::own_path;
-use super::blind_sample::{BlindSample, UNDECIDED};
+use super::address::parse_own_path;
+use super::blind_sample::{BlindSample, UNDECIDED_LABEL};
 use super::label_form::LabelForm;
 use super::render::PageError;
 use super::verdict::format_label_target;
 use super::{form, label_retry, label_undo, verdict};
 use crate::caller::RequestCaller;
 use crate::evaluators;
-use crate::http_error::{ApiError, blocking_sender};
-use crate::page::label_authors::{LabelAuthor, MAX_NAME};
+use crate::http_error::{ApiError, run_outside_pool};
+use crate::page::label_authors::{LabelAuthor, MAX_WRITTEN_NAME_BYTES};
 use crate::state::ServerState;
 
 /// `POST /labels`: stores a label and redirects back. The name of the person is kept in a cookie for a year. If the
@@ -68,13 +68,13 @@ async fn store_label(
         // other.
         return Err(ApiError::bad_request("The redaction of this server removes this name. Enter another name."));
     }
-    let back = own_path(label.back.as_deref()).unwrap_or("/").to_owned();
-    let signed = blocking_sender(server, move |server| {
+    let back = parse_own_path(label.back.as_deref()).unwrap_or("/").to_owned();
+    let signed = run_outside_pool(server, move |server| {
         let new = label.into_annotation(server, person)?;
-        Ok(server.sign_annotations(vec![new], &caller))
+        Ok(server.redact_and_sign(vec![new], &caller))
     })
     .await?;
-    let numbers = server.annotate(signed).await?;
+    let numbers = server.store_annotations_in_batches(signed).await?;
     Ok(match numbers.first() {
         // The review queue offers to undo the label. Elsewhere it is shown beside the verdict.
         Some(number) if back.starts_with("/review?") => format!("{back}&labelled={number}"),
@@ -113,7 +113,7 @@ impl LabelForm {
         let trace_id = server.store.trace_of_trajectory(&self.trajectory)?.ok_or_else(missing)?;
         let verdict = server
             .store
-            .verdict_on(&self.trajectory, &self.evaluator, step)?
+            .find_verdict_line(&self.trajectory, &self.evaluator, step)?
             .and_then(|line| serde_json::from_str::<gradus_eval::outcome::OutcomeLine>(&line).ok())
             .ok_or_else(missing)?;
         let seen = self.seen.as_ref().filter(|seen| !seen.is_empty());
@@ -134,8 +134,8 @@ impl LabelForm {
         let score = match known.iter().find(|(known, _)| known == label) {
             Some((_, score)) => Some(*score),
             None if verdict.label.as_deref() == Some(label) => verdict.score,
-            None if self.draw.as_deref().is_some_and(|draw| !draw.is_empty()) && label == UNDECIDED => None,
-            None if known.is_empty() && (1..=MAX_NAME).contains(&label.len()) => None,
+            None if self.draw.as_deref().is_some_and(|draw| !draw.is_empty()) && label == UNDECIDED_LABEL => None,
+            None if known.is_empty() && (1..=MAX_WRITTEN_NAME_BYTES).contains(&label.len()) => None,
             None if label.is_empty() => return Err(ApiError::bad_request("Enter the correct label.")),
             None => {
                 return Err(ApiError::bad_request(format!("{label:?} is not a label of {}", self.evaluator)));
@@ -154,7 +154,7 @@ impl LabelForm {
             metadata["sample"] = self.describe_draw(server, draw, step, earlier.is_none())?;
         }
         if let Some(earlier) = &earlier {
-            metadata[label_undo::REPLACED] = label_undo::describe_replaced(earlier);
+            metadata[label_undo::REPLACED_KEY] = label_undo::describe_replaced(earlier);
         }
         Ok(NewAnnotation {
             target: format_label_target(&self.trajectory, step),
@@ -180,7 +180,7 @@ impl LabelForm {
         let filter = AnnotationFilter {
             target: Some(format_label_target(&self.trajectory, step)),
             name: Some(self.evaluator.clone()),
-            limit: MAX_EARLIER,
+            limit: MAX_EARLIER_LABELS,
             ..AnnotationFilter::default()
         };
         let earlier = server.store.annotations(&filter)?;
@@ -209,7 +209,7 @@ impl LabelForm {
 }
 
 /// Maximum number of labels on the same case that are searched.
-const MAX_EARLIER: usize = 1_000;
+const MAX_EARLIER_LABELS: usize = 1_000;
 
 #[cfg(test)]
 mod tests {
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(of("ann", &key("eve")), own("eve", "ann"));
         assert_eq!(of("  ", &key("eve")), own("eve", "eve"));
         assert_eq!(of("", &key("")), own("", ""));
-        assert_eq!(of(&"é".repeat(200), &key("")).0.len(), MAX_NAME);
+        assert_eq!(of(&"é".repeat(200), &key("")).0.len(), MAX_WRITTEN_NAME_BYTES);
         // What is shown says whose key it was.
         let keys = KeyNameSet(HashSet::from(["ann".to_owned(), "eve".to_owned()]));
         let (identifier, name) = of("ann", &key("eve"));

@@ -62,7 +62,7 @@ struct ParentReference {
 const MAX_PARENTS: usize = 50;
 
 /// Maximum number of annotations that are loaded with one trace.
-const MAX_SAID: usize = 2_000;
+const MAX_TRACE_ANNOTATIONS: usize = 2_000;
 
 /// Parses exactly 32 hexadecimal digits. Anything else could not be stored and would be unsafe in a path.
 pub(super) fn trace_id(text: &str) -> Option<TraceId> {
@@ -70,12 +70,12 @@ pub(super) fn trace_id(text: &str) -> Option<TraceId> {
 }
 
 /// Number of steps on one page of a trajectory.
-pub(super) const STEPS_OF_A_PAGE: usize = 200;
+pub(super) const STEPS_PER_PAGE: usize = 200;
 
 /// Builds the URL of a trajectory. `step` selects the page that contains it; the first page needs no parameter, since
 /// steps are numbered from 1.
 pub(super) fn build_trace_url(trace: &str, trajectory: Option<&str>, step: Option<u32>) -> PageUrl {
-    let step = step.filter(|step| *step as usize > STEPS_OF_A_PAGE).map(|step| step.to_string());
+    let step = step.filter(|step| *step as usize > STEPS_PER_PAGE).map(|step| step.to_string());
     PageUrl::from_path(format!("/traces/{trace}")).with("trajectory", trajectory).with("step", step.as_deref())
 }
 
@@ -89,7 +89,7 @@ pub(super) fn build_step_url(trace: &str, trajectory: Option<&str>, step: Option
     }
 }
 
-pub(super) fn step_address(trace: &str, trajectory: Option<&str>, step: Option<u32>) -> String {
+pub(super) fn format_step_url(trace: &str, trajectory: Option<&str>, step: Option<u32>) -> String {
     build_step_url(trace, trajectory, step).to_string()
 }
 
@@ -100,12 +100,15 @@ pub(super) fn load_trace(server: &ServerState, trace: &str, wanted: Option<&str>
     let id = trace_id(trace).ok_or_else(missing)?;
     let row = server.store.trace(id)?.ok_or_else(missing)?;
     let quarantine_reason = server.store.quarantine_reason(row.trace_group)?;
-    let is_open = quarantine_reason.is_none() && server.store.is_due(row.trace_group)?;
+    let is_open = quarantine_reason.is_none() && server.store.is_in_ready_queue(row.trace_group)?;
     // A stored trajectory is read as it was graded. While the trace is open it may be outdated, and one that begins in
     // another trace of the group is not among the rows of this trace; both are assembled anew.
     let stored = row.trajectories.iter().any(|known| wanted.is_none_or(|id| known.trajectory_id == id));
-    let (trajectory, others) =
-        if stored && !is_open { stored_one(server, &row, wanted)? } else { assemble_selection(server, &row, wanted)? };
+    let (trajectory, others) = if stored && !is_open {
+        load_stored_selection(server, &row, wanted)?
+    } else {
+        assemble_selection(server, &row, wanted)?
+    };
     if wanted.is_some() && trajectory.is_none() {
         return Err(ApiError::not_found("This trace has no trajectory with this id."));
     }
@@ -116,7 +119,7 @@ pub(super) fn load_trace(server: &ServerState, trace: &str, wanted: Option<&str>
     let filter = AnnotationFilter {
         trace_id: Some(id.0),
         annotator: Some("HUMAN".to_owned()),
-        limit: MAX_SAID,
+        limit: MAX_TRACE_ANNOTATIONS,
         ..AnnotationFilter::default()
     };
     let mut said = server.store.annotations(&filter)?;
@@ -144,7 +147,11 @@ pub(super) fn load_trace(server: &ServerState, trace: &str, wanted: Option<&str>
 type TrajectorySelection = (Option<Trajectory>, Vec<TrajectoryListEntry>);
 
 /// Reads the trajectory that was stored when the trace was complete.
-fn stored_one(server: &ServerState, row: &TraceRow, wanted: Option<&str>) -> Result<TrajectorySelection, ApiError> {
+fn load_stored_selection(
+    server: &ServerState,
+    row: &TraceRow,
+    wanted: Option<&str>,
+) -> Result<TrajectorySelection, ApiError> {
     let chosen = row.trajectories.iter().find(|known| wanted.is_none_or(|id| known.trajectory_id == id));
     let json = chosen.map(|known| server.store.trajectory_json(&known.trajectory_id)).transpose()?.flatten();
     let text = |text: &String| (!text.is_empty()).then(|| text.clone());

@@ -272,8 +272,8 @@ fn build_evaluator_series(
     table.reverse();
     let title = find_evaluator_title(settings, evaluator);
     let label = format!("{title} over time. The table has the same numbers.");
-    let drawn = if best.is_share { TimelineScale::SHARE } else { own_scale(settings, evaluator, &points) };
-    let bands: Vec<ThresholdBand> = alerts.iter().map(|alert| axis.place_alert(alert)).collect();
+    let drawn = if best.is_share { TimelineScale::SHARE } else { build_label_scale(settings, evaluator, &points) };
+    let bands: Vec<ThresholdBand> = alerts.iter().map(|alert| axis.locate_alert(alert)).collect();
     EvaluatorSeries {
         chart: draw_timeline(&points, &bands, &axis.ticks(), drawn, &label),
         rows: table,
@@ -284,7 +284,7 @@ fn build_evaluator_series(
 
 /// Builds the axis of an evaluator whose scores are not shares: the range of its labels, or of the drawn values if
 /// the rubric is unknown.
-fn own_scale(settings: &ReloadableSettings, evaluator: &str, points: &[TimelinePoint]) -> TimelineScale {
+fn build_label_scale(settings: &ReloadableSettings, evaluator: &str, points: &[TimelinePoint]) -> TimelineScale {
     let known = find_evaluator_scale(settings, evaluator).map(|known| (known.worst, known.best));
     let (low, high) = known.unwrap_or_else(|| {
         let values = || points.iter().map(|point| point.value);
@@ -322,7 +322,7 @@ impl PeriodAxis {
 
     /// Returns the threshold of an alert, with the times in which it fired as fractions of the axis. Times outside
     /// are left out.
-    fn place_alert(&self, alert: &ChartAlert) -> ThresholdBand {
+    fn locate_alert(&self, alert: &ChartAlert) -> ThresholdBand {
         let length = (self.to_ns - self.from_ns).max(1) as f64;
         let share = |at: i64| (at.saturating_sub(self.from_ns) as f64 / length).clamp(0.0, 1.0);
         let is_seen = |(from, to): &&(i64, i64)| *to > self.from_ns && *from < self.to_ns;

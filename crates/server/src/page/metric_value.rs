@@ -9,7 +9,7 @@ use gradus_stats::interval::{ConfidenceInterval, hit_share_interval};
 use gradus_store::ScoreMoments;
 
 use crate::evaluators::compute_mean_interval;
-use crate::evaluators::{find_evaluator_scale, find_evaluator_title, find_live_rules};
+use crate::evaluators::{find_evaluator_scale, find_evaluator_title, find_rules_evaluator};
 use crate::settings::ReloadableSettings;
 
 /// Builds a metric from the sums of a rollup. The interval is the cluster-robust one, computed from the stored
@@ -24,7 +24,7 @@ pub(super) fn build_metric_result(
     let value = (moments.scored > 0).then(|| moments.sum / moments.scored as f64);
     // An unknown scale is not assumed to be a share: the same mean may be good on one scale and bad on another.
     let is_share = find_evaluator_scale(settings, evaluator).is_some_and(ScoreScale::is_share);
-    let by_rules = find_live_rules(settings, evaluator);
+    let by_rules = find_rules_evaluator(settings, evaluator);
     MetricResult {
         name: evaluator.to_owned(),
         title: find_evaluator_title(settings, evaluator),

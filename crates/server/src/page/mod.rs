@@ -125,7 +125,7 @@ pub(super) fn build_page_routes(server: &Arc<ServerState>) -> Router<Arc<ServerS
         .route("/traces/{trace}/spans", get(spans::render_spans_page))
         .route("/traces/{trace}/spans/rows", get(spans::render_span_rows))
         .route("/traces/{trace}/spans/{span}", get(spans::render_span_page))
-        .route("/traces/{trace}/spans/{span}/part", get(spans::one_part))
+        .route("/traces/{trace}/spans/{span}/part", get(spans::render_span_detail))
         .route("/sessions", get(session_list::render_session_list))
         .route("/sessions/{session}", get(session::render_session_page))
         .route("/session", get(session::render_session_by_id))
@@ -141,7 +141,7 @@ pub(super) fn build_page_routes(server: &Arc<ServerState>) -> Router<Arc<ServerS
         .route("/compare", get(compare::render_comparison_page))
         .route("/compare/steps", get(compare_steps::render_step_comparison))
         .route("/rubrics", get(rubrics::render_rubrics_page))
-        .route("/rubrics/{rubric}", get(rubrics::render_rubric_page).post(rubrics::try_out))
+        .route("/rubrics/{rubric}", get(rubrics::render_rubric_page).post(rubrics::submit_rubric_trial))
         .route("/rubrics/{rubric}/trials", post(bulk_trials::submit_bulk_plan))
         .route(
             "/rubrics/{rubric}/trials/{trial}",
@@ -159,8 +159,8 @@ pub(super) fn build_page_routes(server: &Arc<ServerState>) -> Router<Arc<ServerS
         .route("/alerts/export", get(alert_forms::export_alerts))
         .route("/server", get(health::render_health_page))
         .route("/server/retry", post(health::submit_retry))
-        .layer(axum::middleware::from_fn(crate::page::refusal_page::with_way_out))
-        .layer(axum::middleware::from_fn_with_state(Arc::clone(server), alert_badge::mark_firing))
+        .layer(axum::middleware::from_fn(crate::page::refusal_page::add_sign_out_button))
+        .layer(axum::middleware::from_fn_with_state(Arc::clone(server), alert_badge::add_firing_count))
         .layer(axum::middleware::from_fn_with_state(Arc::clone(server), gzip::gzip_response))
 }
 
@@ -173,7 +173,7 @@ struct PageLayout {
     /// Symbol definitions that charts and icons refer to.
     symbols: Svg,
     /// The main navigation. Its links keep the selected project.
-    places: Vec<NavigationLink>,
+    navigation: Vec<NavigationLink>,
     version: &'static str,
     /// Whether the browser sent a session cookie, which decides on the button to sign out.
     is_signed_in: bool,
@@ -189,7 +189,7 @@ struct NavigationLink {
 }
 
 /// Title and path of the entries.
-const PLACES: [(&str, &str); 9] = [
+const NAVIGATION_ENTRIES: [(&str, &str); 9] = [
     ("Overview", "/"),
     ("Traces", "/traces"),
     ("Sessions", "/sessions"),
@@ -204,7 +204,7 @@ const PLACES: [(&str, &str); 9] = [
 impl PageLayout {
     /// Returns the URL of an entry by its title; the overview for unknown titles.
     fn href(&self, title: &str) -> &str {
-        self.places.iter().find(|place| place.title == title).map_or("/", |place| &place.href)
+        self.navigation.iter().find(|place| place.title == title).map_or("/", |place| &place.href)
     }
 
     /// `here` is the path of the entry that is marked as current.
@@ -219,7 +219,7 @@ impl PageLayout {
             script: asset::script_url(),
             icon: asset::icon_url(),
             symbols: charts::load_chart_symbols(),
-            places: PLACES.into_iter().map(place).collect(),
+            navigation: NAVIGATION_ENTRIES.into_iter().map(place).collect(),
             version: env!("CARGO_PKG_VERSION"),
             is_signed_in: read_session_cookie(headers).is_some(),
             firing_count: alert_badge::read_firing_count(headers),
@@ -267,7 +267,7 @@ fn build_project_options(projects: Vec<String>, chosen: Option<&str>) -> Vec<Sel
 }
 
 /// Whether a path is a page for people. The other paths are interfaces for programs, which get JSON errors.
-pub(super) fn is_page(path: &str) -> bool {
+pub(super) fn is_page_path(path: &str) -> bool {
     let is_for_programs = ["/api/", "/v1/", "/opentelemetry."].iter().any(|beginning| path.starts_with(beginning))
         || matches!(
             path,
@@ -277,13 +277,13 @@ pub(super) fn is_page(path: &str) -> bool {
 }
 
 /// Whether an error should be answered with a page: the path is a page, and the client accepts HTML.
-pub(super) fn is_for_people(uri: &Uri, headers: &HeaderMap) -> bool {
+pub(super) fn wants_error_page(uri: &Uri, headers: &HeaderMap) -> bool {
     let accepts = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
-    is_page(uri.path()) && accepts.contains("text/html")
+    is_page_path(uri.path()) && accepts.contains("text/html")
 }
 
-/// Whether a path accepts forms of our pages. Requests to these have to pass `is_own`.
-pub(super) fn is_form(path: &str) -> bool {
+/// Whether a path accepts forms of our pages. Requests to these have to pass `is_own_page_request`.
+pub(super) fn is_form_path(path: &str) -> bool {
     matches!(path, "/sign-in" | "/sign-out" | "/labels" | "/labels/undo" | "/server/retry" | "/start/demo")
         || path == "/alerts"
         || path.starts_with("/alerts/")
@@ -292,13 +292,13 @@ pub(super) fn is_form(path: &str) -> bool {
 }
 
 /// Whether a path needs no key. Such paths must not reveal recorded data.
-pub(super) fn is_open(path: &str) -> bool {
+pub(super) fn is_keyless_path(path: &str) -> bool {
     path.starts_with("/assets/") || matches!(path, "/sign-in" | "/sign-out")
 }
 
 /// Protection against cross-site request forgery: whether the browser states that the request comes from a page of this
 /// server. A page of another site can send forms here, but it cannot forge these headers.
-pub(super) fn is_own(uri: &Uri, headers: &HeaderMap) -> bool {
+pub(super) fn is_own_page_request(uri: &Uri, headers: &HeaderMap) -> bool {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     // Fetch Metadata, which browsers send on trustworthy connections. Otherwise `Origin` is compared with `Host`.
     if let Some(site) = text("sec-fetch-site") {
@@ -323,7 +323,7 @@ mod tests {
             if !origin.is_empty() {
                 headers.insert(ORIGIN, origin.parse().unwrap());
             }
-            is_own(&Uri::from_static("/labels"), &headers)
+            is_own_page_request(&Uri::from_static("/labels"), &headers)
         };
         assert!(own("localhost:4318", "http://localhost:4318"));
         assert!(own("gradus.example", "https://gradus.example"));
@@ -334,17 +334,17 @@ mod tests {
         let mut headers = HeaderMap::new();
         for (site, is_ours) in [("same-origin", true), ("same-site", false), ("cross-site", false), ("none", false)] {
             headers.insert("sec-fetch-site", site.parse().unwrap());
-            assert_eq!(is_own(&Uri::from_static("/labels"), &headers), is_ours, "{site}");
+            assert_eq!(is_own_page_request(&Uri::from_static("/labels"), &headers), is_ours, "{site}");
         }
     }
 
     #[test]
     fn what_programs_ask_is_no_page() {
         for path in ["/", "/traces", "/traces/abc", "/nowhere"] {
-            assert!(is_page(path), "{path}");
+            assert!(is_page_path(path), "{path}");
         }
         for path in ["/api/v1/traces", "/v1/traces", "/metrics", "/openapi.json"] {
-            assert!(!is_page(path), "{path}");
+            assert!(!is_page_path(path), "{path}");
         }
     }
 }

@@ -11,7 +11,7 @@ use super::span_scan::read_offered_tools;
 const MAX_MESSAGES: usize = 200;
 const MAX_TOOLS: usize = 200;
 /// Number of messages before the reply that are shown unfolded: the latest input of the model.
-const OPEN_MESSAGES: usize = 2;
+const UNFOLDED_MESSAGES: usize = 2;
 
 /// A model call, ready to be displayed.
 pub(super) struct ModelCallView {
@@ -60,7 +60,7 @@ impl ModelCallView {
         let tools = read_offered_tools(&facts.offered_tools);
         let input: Vec<ChatMessageView> = facts.input.iter().take(MAX_MESSAGES).map(build_message).collect();
         let mut earlier = input;
-        let latest = earlier.split_off(earlier.len().saturating_sub(OPEN_MESSAGES));
+        let latest = earlier.split_off(earlier.len().saturating_sub(UNFOLDED_MESSAGES));
         let mut about: Vec<String> = facts.model.iter().map(|model| text::format_display_line(model)).collect();
         let tokens = |count: u64, word: &str| format!("{} tokens {word}", number::format_count(count));
         about.extend(facts.prompt_tokens.map(|count| tokens(count, "in")));

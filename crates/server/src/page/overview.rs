@@ -28,7 +28,7 @@ use super::usage_overview::UsageOverview;
 use super::{PageLayout, SelectOption, build_project_options, start};
 use crate::caller::RequestCaller;
 use crate::clock::now_ns;
-use crate::http_error::{ApiError, run_store_query};
+use crate::http_error::{ApiError, run_short_query};
 use crate::queries;
 use crate::state::ServerState;
 use crate::time_text::format_rfc3339 as show_time;
@@ -38,9 +38,9 @@ use gradus_report::html::text;
 /// Maximum number of rows in the list of failing tasks.
 const MAX_TASKS: usize = 8;
 /// Maximum count of traces from the future.
-const MAX_AHEAD: usize = 1_000;
+const MAX_COUNTED_AHEAD: usize = 1_000;
 /// Maximum count of the grading backlog.
-const MAX_WAITING: usize = 10_000;
+const MAX_COUNTED_BACKLOG: usize = 10_000;
 /// Maximum number of options in a drop-down list.
 const MAX_NAMES: usize = 200;
 
@@ -88,11 +88,11 @@ struct OverviewPage {
     /// Number of trajectories that wait for a judge model, in words.
     waiting: Option<String>,
     /// Whether a judge that they wait for is paused.
-    stands_still: bool,
+    is_judging_paused: bool,
     /// If rollups reach further back than stored trajectories: when the oldest stored trajectory began, in words.
-    kept_from: Option<String>,
+    stored_since: Option<String>,
     /// Number of trajectories that the most frequent evaluator judged, and of all, if the numbers differ.
-    of_graded: Option<(String, String)>,
+    graded_of_all: Option<(String, String)>,
     ahead: Option<FutureTraceNotice>,
     tools: ToolUsageTable,
     tasks: Vec<FailingTaskRow>,
@@ -132,7 +132,7 @@ pub(super) async fn render_overview_page(
     PageQuery(choice): PageQuery<OverviewQuery>,
 ) -> Result<Response, PageError> {
     let choice = choice.without_blanks();
-    if choice.is_blank() && !run_store_query(&server, |server| Ok(server.store.has_graded()?)).await? {
+    if choice.is_blank() && !run_short_query(&server, |server| Ok(server.store.was_ever_graded()?)).await? {
         let frame = PageLayout::new("/", None, &headers);
         return render::render_page(&server, move |server| {
             start::build_start_page(server, &caller, frame, &headers, &uri)
@@ -154,11 +154,11 @@ pub(super) async fn render_overview_page(
     // The page is rendered once for everybody who asks for it at the same time. It is a task of its own, so that it is
     // finished even if the first client disconnects. The caller is passed on for the accounting of queries.
     let kept = tokio::spawn(queries::with_caller(queries::current_caller(), async move {
-        let make = run_store_query(&server, move |server| {
+        let make = run_short_query(&server, move |server| {
             let page = build_overview_page(server, choice, range, &time, now, frame)?;
             page.render().map_err(|_| render::build_render_error())
         });
-        server.kept_pages.get_or_render(asked, make).await
+        server.cached_pages.get_or_render(asked, make).await
     }));
     Ok(render::respond_with_html(kept.await.unwrap_or_else(|_| Err(render::build_render_error()))?))
 }
@@ -193,7 +193,7 @@ fn build_overview_page(
     // If the future itself was selected, nothing is left out.
     let ahead = match time.is_ahead() {
         true => 0,
-        false => store.traces_since(choice.project.as_deref(), time.ahead_ns, MAX_AHEAD)?,
+        false => store.count_traces_since(choice.project.as_deref(), time.ahead_ns, MAX_COUNTED_AHEAD)?,
     };
     let traces = choice.traces_url(time, ahead > 0);
     let mut shown: Vec<(&&str, &ScoreMoments)> = current.iter().collect();
@@ -288,15 +288,19 @@ fn build_overview_page(
         is_cut: periods.is_cut || usage.is_cut,
         ahead: FutureTraceNotice::from_count(ahead, &choice, time),
         waiting: format_grading_backlog(
-            store.grading_backlog(choice.project.as_deref(), MAX_WAITING)?,
+            store.grading_backlog(choice.project.as_deref(), MAX_COUNTED_BACKLOG)?,
             choice.project.is_some(),
         ),
-        stands_still: settings.rules.iter().any(|rule| {
+        is_judging_paused: settings.rules.iter().any(|rule| {
             let fits = choice.project.as_deref().is_none_or(|project| rule.matches_project(project));
-            fits && server.standstills.find_for_rule(&rule.name).is_some()
+            fits && server.judge_pauses.find_for_rule(&rule.name).is_some()
         }),
-        kept_from: kept_from(store.first_start(choice.project.as_deref())?, &usage.rows, time.period_ns),
-        of_graded: of_graded(graded, &usage.rows),
+        stored_since: stored_since(
+            store.earliest_trajectory_start(choice.project.as_deref())?,
+            &usage.rows,
+            time.period_ns,
+        ),
+        graded_of_all: graded_of_all(graded, &usage.rows),
         tools: ToolUsageTable::load_from_store(store, &settings, &filter, &traces)?,
         tasks: latest.tasks.iter().map(FailingTaskRow::from_row).collect(),
         amounts: UsageOverview::new(graded, &latest, &usage.rows, spent.transpose()?, time, now),
@@ -406,7 +410,7 @@ fn describe_period(period_ns: i64) -> &'static str {
 
 /// Formats when the oldest stored trajectory began, if rollups are older. Retention deletes trajectories but keeps
 /// rollups.
-fn kept_from(first_ns: Option<i64>, usage: &[(i64, TrajectoryUsage)], period_ns: i64) -> Option<String> {
+fn stored_since(first_ns: Option<i64>, usage: &[(i64, TrajectoryUsage)], period_ns: i64) -> Option<String> {
     let (begins_ns, _) = usage.first()?;
     match first_ns {
         None => Some("none".to_owned()),
@@ -418,7 +422,7 @@ fn kept_from(first_ns: Option<i64>, usage: &[(i64, TrajectoryUsage)], period_ns:
 
 /// Formats the number of trajectories with a verdict of the most frequent evaluator, and of all. Rollups do not tell
 /// how many have any verdict, since projects may use different evaluators.
-fn of_graded(graded: u64, usage: &[(i64, TrajectoryUsage)]) -> Option<(String, String)> {
+fn graded_of_all(graded: u64, usage: &[(i64, TrajectoryUsage)]) -> Option<(String, String)> {
     let all = count_trajectories(usage);
     (graded < all).then(|| (number::format_count(graded), number::format_count(all)))
 }
@@ -438,7 +442,7 @@ fn format_grading_backlog(found: GradingBacklog, is_of_project: bool) -> Option<
 impl FutureTraceNotice {
     /// Builds the notice; None without such traces.
     fn from_count(count: u64, choice: &OverviewQuery, time: &OverviewTimeRange) -> Option<FutureTraceNotice> {
-        let more = if count >= MAX_AHEAD as u64 { " or more" } else { "" };
+        let more = if count >= MAX_COUNTED_AHEAD as u64 { " or more" } else { "" };
         (count > 0).then(|| FutureTraceNotice {
             words: format!("{}{more}", number::format_counted_noun(count, "trace", "traces")),
             href: PageUrl::from_path("/traces")
@@ -454,7 +458,7 @@ impl FailingTaskRow {
     fn from_row(row: &TaskRow) -> FailingTaskRow {
         FailingTaskRow {
             query: text::format_display_line(&row.query),
-            href: loaded_trace::step_address(&format!("{:032x}", row.trace_id), Some(&row.trajectory_id), row.step),
+            href: loaded_trace::format_step_url(&format!("{:032x}", row.trace_id), Some(&row.trajectory_id), row.step),
             wrong: format!("{} of {}", format_count(row.wrong), format_count(row.scored)),
             trajectories: format_count(row.trajectories),
         }
@@ -539,9 +543,9 @@ mod tests {
             is_cut: false,
             ahead: None,
             waiting: None,
-            stands_still: false,
-            kept_from: None,
-            of_graded: None,
+            is_judging_paused: false,
+            stored_since: None,
+            graded_of_all: None,
             tools: ToolUsageTable::empty(),
             tasks: Vec::new(),
             amounts: UsageOverview::new(1, &LatestOverview::default(), &usage, None, &time, now),

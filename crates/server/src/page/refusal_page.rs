@@ -1,18 +1,18 @@
 //! Pages for requests that are refused or match no route.
 
-use super::render::{PageError, with_status};
+use super::render::{PageError, respond_with_status};
 use axum::extract::Request;
 use axum::http::header::REFERER;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::Response;
 
-use super::address::own_path;
-use super::sign_in::{MAY_NOT_LOOK, SignIn};
+use super::address::parse_own_path;
+use super::sign_in::{MISSING_READ_SCOPE, SignInPage};
 
 /// Middleware that renders error pages again for signed-in people, with the button to sign out. The code that creates
 /// an error does not know the request.
-pub(super) async fn with_way_out(request: Request, next: Next) -> Response {
+pub(super) async fn add_sign_out_button(request: Request, next: Next) -> Response {
     let is_signed_in = super::read_session_cookie(request.headers()).is_some();
     let mut response = next.run(request).await;
     match response.extensions_mut().remove::<PageError>() {
@@ -35,12 +35,15 @@ pub(crate) fn render_refusal(
         // Only an expired session gets a message. A first visit shows the plain form.
         let was_in = super::read_session_cookie(headers).is_some();
         let next = find_return_path(method, uri, headers);
-        return with_status(status, &SignIn::new(&next, was_in.then(|| message.to_owned())));
+        return respond_with_status(status, &SignInPage::new(&next, was_in.then(|| message.to_owned())));
     }
     // A key without the scope `read` can open no page, so this one offers to use another key or to sign out.
     let is_look = matches!(*method, Method::GET | Method::HEAD);
     if status == StatusCode::FORBIDDEN && lacks_scope && is_look && super::read_session_cookie(headers).is_some() {
-        return with_status(status, &SignIn::for_signed_in(&find_return_path(method, uri, headers), MAY_NOT_LOOK));
+        return respond_with_status(
+            status,
+            &SignInPage::for_signed_in(&find_return_path(method, uri, headers), MISSING_READ_SCOPE),
+        );
     }
     PageError::new(status, message).render_response(super::read_session_cookie(headers).is_some())
 }
@@ -54,7 +57,7 @@ pub(super) fn find_return_path(method: &Method, uri: &Uri, headers: &HeaderMap) 
     }
     let from = headers.get(REFERER).and_then(|from| from.to_str().ok()?.parse::<Uri>().ok());
     let from = from.map(|from| path(&from)).unwrap_or_default();
-    own_path(Some(&from)).unwrap_or("/").to_owned()
+    parse_own_path(Some(&from)).unwrap_or("/").to_owned()
 }
 
 /// Renders the page for a path that does not exist.
@@ -83,7 +86,7 @@ mod tests {
             String::from_utf8(body.to_vec()).unwrap()
         };
         let page = shown(Method::GET, true, &headers).await;
-        assert!(page.contains("name=\"key\"") && page.contains(MAY_NOT_LOOK), "{page}");
+        assert!(page.contains("name=\"key\"") && page.contains(MISSING_READ_SCOPE), "{page}");
         assert!(page.contains("action=\"/sign-out\"") && page.contains("value=\"/traces?q=x\""), "{page}");
         for (method, lacks_scope) in [(Method::POST, true), (Method::GET, false)] {
             assert!(shown(method, lacks_scope, &headers).await.contains("<h1>Not allowed</h1>"));

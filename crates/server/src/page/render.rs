@@ -11,18 +11,18 @@ use axum::response::{IntoResponse, Response};
 use serde::de::DeserializeOwned;
 
 use super::PageLayout;
-use crate::http_error::{ApiError, ApiQuery, blocking_large, run_store_query};
+use crate::http_error::{ApiError, ApiQuery, run_large_query, run_short_query};
 use crate::queries;
 use crate::state::ServerState;
 
 /// Content Security Policy. Scripts, styles and images come only from this server, inline code is forbidden, and forms
 /// can only be sent to this server. Recorded text that got past escaping could still not run.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+const PAGE_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 /// Renders a page on the calling thread. Pages that read the store use `render_page`.
 pub(super) fn respond_with_page(page: &impl Template) -> Response {
-    with_status(StatusCode::OK, page)
+    respond_with_status(StatusCode::OK, page)
 }
 
 /// Builds and renders a page on the query pool, within the time budget of a query: rendering a large page would hold up
@@ -31,20 +31,20 @@ pub(super) async fn render_page<P: Template>(
     server: &Arc<ServerState>,
     make: impl FnOnce(&ServerState) -> Result<P, ApiError> + Send + 'static,
 ) -> Result<Response, PageError> {
-    Ok(run_store_query(server, move |server| Ok(respond_with_page(&make(server)?))).await?)
+    Ok(run_short_query(server, move |server| Ok(respond_with_page(&make(server)?))).await?)
 }
 
 /// As `render_page`, for pages that read whole traces or runs. Few of those run at once.
-pub(super) async fn of_large<P: Template>(
+pub(super) async fn render_large_page<P: Template>(
     server: &Arc<ServerState>,
     make: impl FnOnce(&ServerState) -> Result<P, ApiError> + Send + 'static,
 ) -> Result<Response, PageError> {
-    Ok(blocking_large(server, move |server| Ok(respond_with_page(&make(server)?))).await?)
+    Ok(run_large_query(server, move |server| Ok(respond_with_page(&make(server)?))).await?)
 }
 
-/// As `of_large`, for slow pages with many readers: cached for some seconds, and rendered once for concurrent
+/// As `render_large_page`, for slow pages with many readers: cached for some seconds, and rendered once for concurrent
 /// requests. `asked` is everything that the page depends on.
-pub(super) async fn cached_large<P: Template>(
+pub(super) async fn render_cached_page<P: Template>(
     server: &Arc<ServerState>,
     asked: String,
     make: impl FnOnce(&ServerState) -> Result<P, ApiError> + Send + 'static,
@@ -53,8 +53,8 @@ pub(super) async fn cached_large<P: Template>(
     // A task of its own, so that the page is finished even if the first client disconnects. The caller is passed on for
     // the accounting of queries.
     let rendered = tokio::spawn(queries::with_caller(queries::current_caller(), async move {
-        let make = blocking_large(&server, move |server| make(server)?.render().map_err(|_| build_render_error()));
-        server.kept_pages.get_or_render(asked, make).await
+        let make = run_large_query(&server, move |server| make(server)?.render().map_err(|_| build_render_error()));
+        server.cached_pages.get_or_render(asked, make).await
     }));
     Ok(respond_with_html(rendered.await.unwrap_or_else(|_| Err(build_render_error()))?))
 }
@@ -64,13 +64,13 @@ pub(super) fn build_render_error() -> ApiError {
     ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "The page could not be rendered.")
 }
 
-/// As `of_large`, for a fragment.
-pub(super) async fn part_of_large<P: Template>(
+/// As `render_large_page`, for a fragment.
+pub(super) async fn render_large_fragment<P: Template>(
     server: &Arc<ServerState>,
     headers: HeaderMap,
     make: impl FnOnce(&ServerState) -> Result<P, ApiError> + Send + 'static,
 ) -> Result<Response, PageError> {
-    Ok(blocking_large(server, move |server| Ok(respond_with_fragment(&make(server)?, &headers))).await?)
+    Ok(run_large_query(server, move |server| Ok(respond_with_fragment(&make(server)?, &headers))).await?)
 }
 
 /// Responds with a page that was rendered before, as those of the page cache.
@@ -79,7 +79,7 @@ pub(super) fn respond_with_html(text: String) -> Response {
 }
 
 /// Responds with a page and a status. Rendering fails only on a defect in a template; the details are logged.
-pub(super) fn with_status(status: StatusCode, page: &impl Template) -> Response {
+pub(super) fn respond_with_status(status: StatusCode, page: &impl Template) -> Response {
     match page.render() {
         Ok(text) => (status, build_html_headers(), text).into_response(),
         Err(error) => {
@@ -109,8 +109,8 @@ pub(super) fn respond_with_fragment(part: &impl Template, asked: &HeaderMap) -> 
 fn build_html_headers() -> [(axum::http::HeaderName, HeaderValue); 4] {
     [
         (CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
-        (CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY)),
-        // With `no-referrer` browsers would send `Origin: null` with forms, and `is_own` could not recognise them.
+        (CONTENT_SECURITY_POLICY, HeaderValue::from_static(PAGE_SECURITY_POLICY)),
+        // With `no-referrer` browsers would send `Origin: null` with forms, and `is_own_page_request` could not recognise them.
         (REFERRER_POLICY, HeaderValue::from_static("same-origin")),
         // Recorded data must not be stored in shared caches, and a page that is shown again has to be current.
         (CACHE_CONTROL, HeaderValue::from_static("private, no-cache")),
@@ -172,14 +172,14 @@ impl PageError {
             _ => "Something went wrong",
         };
         let frame = PageLayout { is_signed_in, ..PageLayout::new("", None, &HeaderMap::new()) };
-        with_status(*status, &ErrorPage { frame, title, message: message.clone() })
+        respond_with_status(*status, &ErrorPage { frame, title, message: message.clone() })
     }
 }
 
 impl IntoResponse for PageError {
     fn into_response(self) -> Response {
         let mut response = self.render_response(false);
-        // The error does not know the request. The `with_way_out` layer finds the error here and renders it again for
+        // The error does not know the request. The `add_sign_out_button` layer finds the error here and renders it again for
         // people who are signed in.
         response.extensions_mut().insert(self);
         response

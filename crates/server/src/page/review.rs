@@ -6,13 +6,13 @@ use askama::Template;
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use gradus_store::{FailureGroupOptions, MetricFilter, ReviewFilter, ReviewPlace};
+use gradus_store::{FailureGroupOptions, MetricFilter, ReviewFilter, ReviewPosition};
 
 use super::address::PageUrl;
 use super::agreement::{self, DimensionAgreement};
 use super::failure_groups;
 use super::label_authors::LabelAuthor;
-use super::label_undo::GivenLabel;
+use super::label_undo::UndoableLabel;
 use super::render::{self, PageError, PageQuery};
 use super::review_item::{QueuePosition, ReviewItemView};
 use super::review_query::{ReviewQuery, ReviewSelection};
@@ -38,7 +38,7 @@ struct ReviewPage {
     progress: Option<QueuePosition>,
     sample: Option<SampleView>,
     /// The label that this person has just given.
-    given: Option<GivenLabel>,
+    given: Option<UndoableLabel>,
     /// URL to continue the search if it found no verdict within its bounds.
     further: Option<String>,
     author: LabelAuthor,
@@ -69,7 +69,7 @@ pub(super) async fn render_review_page(
     let person = LabelAuthor::from_headers(&headers, &caller);
     let frame = PageLayout::new("/review", choice.project.as_deref(), &headers);
     // The trace of the verdict may be large.
-    render::of_large(&server, move |server| build_review_page(server, &choice, frame, person)).await
+    render::render_large_page(&server, move |server| build_review_page(server, &choice, frame, person)).await
 }
 
 /// Builds the page. The evaluators to choose from are those of the rules, plus the selected one.
@@ -93,8 +93,9 @@ fn build_review_page(
             (item, progress, further, None)
         }
     };
-    let labels = server.store.labels(choice.project.as_deref(), agreement::FEW)?;
-    let of_latest = (labels.len() == agreement::FEW).then(|| format_count(agreement::FEW as u64));
+    let labels = server.store.labels(choice.project.as_deref(), agreement::MAX_REVIEW_LABELS)?;
+    let of_latest =
+        (labels.len() == agreement::MAX_REVIEW_LABELS).then(|| format_count(agreement::MAX_REVIEW_LABELS as u64));
     let dimensions = agreement::compute_dimension_agreement(&settings, &labels);
     let mut names: Vec<String> = settings
         .rules
@@ -120,7 +121,7 @@ fn build_review_page(
         group: group.map(|key| describe_group(server, choice, key)).transpose()?,
         item,
         progress,
-        given: GivenLabel::find(&settings, choice, &labels, &author),
+        given: UndoableLabel::find(&settings, choice, &labels, &author),
         sample,
         further: further.map(|place| choice.to_url().with("after", Some(&place.to_string())).to_string()),
         author,
@@ -131,10 +132,10 @@ fn build_review_page(
 }
 
 /// Maximum number of verdicts that are skipped in one request because their trace is changing.
-const MAX_PASSED: usize = 20;
+const MAX_SKIPPED_VERDICTS: usize = 20;
 
 /// A verdict with its position in the queue.
-type PlacedItem = (ReviewItemView, ReviewPlace);
+type PositionedItem = (ReviewItemView, ReviewPosition);
 
 /// Finds the next verdict that can be shown, or the cursor to continue from. The verdict of the parameter `at` comes
 /// first.
@@ -142,17 +143,17 @@ fn find_next_item(
     server: &ServerState,
     choice: &ReviewQuery,
     filter: &ReviewFilter,
-) -> Result<(Option<PlacedItem>, Option<ReviewPlace>), ApiError> {
+) -> Result<(Option<PositionedItem>, Option<ReviewPosition>), ApiError> {
     let parse = |text: &Option<String>| {
         let wrong = |()| ApiError::bad_request("after: not a position in the list");
-        text.as_deref().map(str::parse::<ReviewPlace>).transpose().map_err(wrong)
+        text.as_deref().map(str::parse::<ReviewPosition>).transpose().map_err(wrong)
     };
     let mut after = parse(&choice.after)?;
     let mut again = match parse(&choice.at)? {
         Some(place) => server.store.review_item(&place)?,
         None => None,
     };
-    for _ in 0..MAX_PASSED {
+    for _ in 0..MAX_SKIPPED_VERDICTS {
         let (is_again, (found, further)) = match again.take() {
             Some(item) => (true, (Some(item), None)),
             None => (false, server.store.next_verdict(filter, after.as_ref())?),

@@ -4,7 +4,7 @@ use gradus_core::trajectory::{Trajectory, TrajectoryStep};
 use gradus_eval::outcome::OutcomeLine;
 use gradus_report::html::number::format_count;
 use gradus_report::html::text;
-use gradus_store::{ReviewFilter, ReviewItem, ReviewPlace};
+use gradus_store::{ReviewFilter, ReviewItem, ReviewPosition};
 
 use super::address::PageUrl;
 use super::loaded_trace::{self, LoadedTrace};
@@ -16,9 +16,9 @@ use crate::http_error::ApiError;
 use crate::state::ServerState;
 
 /// Maximum number of summarized steps, for a verdict on the whole trajectory and before a step.
-const MAX_LISTED: usize = 40;
+const MAX_REVIEW_STEPS: usize = 40;
 /// Maximum size of a text on the line of a step.
-const MAX_LINE: usize = 300;
+const MAX_SUMMARY_LINE_BYTES: usize = 300;
 
 /// The verdict under review with its context.
 pub(super) struct ReviewItemView {
@@ -27,7 +27,7 @@ pub(super) struct ReviewItemView {
     pub(super) is_blind: bool,
     /// Number of labels by others. Their content is hidden until this person has decided, so that people judge
     /// independently.
-    pub(super) others_said: usize,
+    pub(super) other_label_count: usize,
     pub(super) query: Option<TextPreview>,
     pub(super) answer: Option<TextPreview>,
     /// None for a verdict on the whole trajectory.
@@ -70,7 +70,7 @@ impl QueuePosition {
     pub(super) fn load(
         server: &ServerState,
         filter: &ReviewFilter,
-        place: Option<&ReviewPlace>,
+        place: Option<&ReviewPosition>,
     ) -> Result<Option<QueuePosition>, ApiError> {
         let progress = server.store.review_progress(filter, place)?;
         let of = match progress.is_more {
@@ -116,19 +116,19 @@ impl ReviewItemView {
             form.back = here.to_string();
             form.note = choice.note.clone().unwrap_or_default();
         }
-        let shelf = TrajectoryLocation::Trace { trace: &trace, trajectory: &found.trajectory_id };
-        let fold = |given: &Option<String>, part: &str| shelf.preview_text(given.as_deref(), None, part);
-        let (steps, all) = summarize_steps(trajectory, step, shelf);
+        let text_location = TrajectoryLocation::Trace { trace: &trace, trajectory: &found.trajectory_id };
+        let fold = |given: &Option<String>, part: &str| text_location.preview_text(given.as_deref(), None, part);
+        let (steps, all) = summarize_steps(trajectory, step, text_location);
         Ok(Some(ReviewItemView {
             what: step.map_or_else(|| "Whole trajectory".to_owned(), |step| format!("Step {step}")),
             query: fold(&trajectory.query, "query"),
             answer: fold(&trajectory.final_answer, "answer"),
-            step: step.and_then(|number| shown_step(&opened, trajectory, number, &here, server)),
+            step: step.and_then(|number| build_reviewed_step(&opened, trajectory, number, &here, server)),
             of_steps: (all > steps.len()).then(|| format_count(all as u64)),
             steps,
-            trace: loaded_trace::step_address(&trace, Some(&found.trajectory_id), step),
+            trace: loaded_trace::format_step_url(&trace, Some(&found.trajectory_id), step),
             skip: choice.to_url().with("after", Some(&found.place.to_string())).to_string(),
-            others_said: verdict.said.len(),
+            other_label_count: verdict.said.len(),
             is_blind: false,
             verdict,
         }))
@@ -137,7 +137,7 @@ impl ReviewItemView {
     /// Removes everything that reveals the verdict. `labels` are those to choose from.
     pub(super) fn hide_verdict(&mut self, labels: Vec<String>) {
         self.is_blind = true;
-        self.others_said = 0;
+        self.other_label_count = 0;
         // A violation of the tool's schema would reveal the verdict.
         if let Some(step) = &mut self.step {
             step.violation = None;
@@ -156,7 +156,7 @@ impl ReviewItemView {
 }
 
 /// Builds the view of the step; None if the trajectory has changed and lacks this step.
-fn shown_step(
+fn build_reviewed_step(
     opened: &LoadedTrace,
     trajectory: &Trajectory,
     number: u32,
@@ -164,8 +164,8 @@ fn shown_step(
     server: &ServerState,
 ) -> Option<StepView> {
     let trace = opened.row.trace_id.to_string();
-    let shelf = TrajectoryLocation::Trace { trace: &trace, trajectory: &trajectory.trajectory_id };
-    let judged = TrajectoryVerdicts { shelf, trajectory, outcomes: &opened.outcomes, said: &opened.said };
+    let text_location = TrajectoryLocation::Trace { trace: &trace, trajectory: &trajectory.trajectory_id };
+    let judged = TrajectoryVerdicts { text_location, trajectory, outcomes: &opened.outcomes, said: &opened.said };
     match trajectory.steps.iter().find(|step| step.index == number) {
         Some(step) => Some(StepView::from_step(&server.reloadable(), &judged, step, here)),
         None => StepView::from_final_thought(&server.reloadable(), &judged, trajectory, here)
@@ -178,11 +178,11 @@ fn shown_step(
 fn summarize_steps(
     trajectory: &Trajectory,
     under_review: Option<u32>,
-    shelf: TrajectoryLocation<'_>,
+    text_location: TrajectoryLocation<'_>,
 ) -> (Vec<StepSummaryLine>, usize) {
     let line = |step: &TrajectoryStep| {
         let arguments = step.arguments_text();
-        let fold = |given: Option<&str>, part: &str| shelf.preview_text(given, Some(step.index), part);
+        let fold = |given: Option<&str>, part: &str| text_location.preview_text(given, Some(step.index), part);
         StepSummaryLine {
             number: step.index,
             tool: text::format_display_line(&step.tool),
@@ -197,13 +197,13 @@ fn summarize_steps(
     let listed: Vec<&TrajectoryStep> =
         trajectory.steps.iter().filter(|step| under_review.is_none_or(|number| step.index < number)).collect();
     // The nearest steps say most about the one under review.
-    let from = if under_review.is_some() { listed.len().saturating_sub(MAX_LISTED) } else { 0 };
-    (listed[from..].iter().take(MAX_LISTED).map(|step| line(step)).collect(), listed.len())
+    let from = if under_review.is_some() { listed.len().saturating_sub(MAX_REVIEW_STEPS) } else { 0 };
+    (listed[from..].iter().take(MAX_REVIEW_STEPS).map(|step| line(step)).collect(), listed.len())
 }
 
 fn first_bytes(given: Option<&str>) -> String {
     let given = given.unwrap_or_default();
-    text::format_display_line(&given[..given.floor_char_boundary(MAX_LINE)])
+    text::format_display_line(&given[..given.floor_char_boundary(MAX_SUMMARY_LINE_BYTES)])
 }
 
 #[cfg(test)]
@@ -217,9 +217,9 @@ mod tests {
 
     #[test]
     fn the_nearest_earlier_steps_are_listed() {
-        let shelf = TrajectoryLocation::Trace { trace: "t", trajectory: "a" };
+        let text_location = TrajectoryLocation::Trace { trace: "t", trajectory: "a" };
         let numbers = |steps, under_review| {
-            let (lines, all) = summarize_steps(&trajectory(steps), under_review, shelf);
+            let (lines, all) = summarize_steps(&trajectory(steps), under_review, text_location);
             (lines.first().map(|line| line.number), lines.last().map(|line| line.number), all)
         };
         assert_eq!(numbers(3, Some(1)), (None, None, 0));

@@ -17,7 +17,7 @@ use crate::http_error::ApiError;
 use crate::state::ServerState;
 
 /// Maximum number of cases that are skipped in one request because their trace is changing.
-const MAX_PASSED: usize = 20;
+const MAX_SKIPPED_VERDICTS: usize = 20;
 
 /// A random sample without the verdicts.
 #[derive(Default)]
@@ -57,7 +57,7 @@ pub(super) fn build_sample(
     let now_s = now_ns() / 1_000_000_000;
     let draw = match &choice.draw {
         Some(text) => text.parse().map_err(|()| ApiError::bad_request("draw: not a random sample"))?,
-        None => blind_sample::continue_or_begin(&labels, evaluator, project, sampling, now_s),
+        None => blind_sample::choose_sample_draw(&labels, evaluator, project, sampling, now_s),
     };
     let sample = BlindSample::load(server, evaluator, project, draw)?;
     let labelled = sample.labelled_by(&labels, &author.identifier);
@@ -69,7 +69,7 @@ pub(super) fn build_sample(
     let here = choice.to_url().with("draw", Some(&draw.to_string()));
     let again = number(&choice.at)?;
     let (mut item, mut shown_at) = (None, None);
-    for attempt in 0..MAX_PASSED {
+    for attempt in 0..MAX_SKIPPED_VERDICTS {
         let next = again.filter(|_| attempt == 0).or_else(|| sample.next_position(&labelled, from));
         let Some(position) = next else { break };
         item = load_sampled_item(server, choice, &sample, position, &here)?;

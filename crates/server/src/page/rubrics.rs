@@ -148,10 +148,11 @@ pub(super) async fn render_rubric_page(
     let project = choice.project.as_deref().filter(|name| !name.is_empty());
     let trial = choice.trial.as_deref().filter(|name| !name.is_empty());
     // An id that is not in the cache is reported: the trial was evicted, or the server restarted.
-    let kept = trial.map(|name| server.trials.get(name).ok_or(()));
+    let kept = trial.map(|name| server.rubric_trials.get(name).ok_or(()));
     let is_gone = matches!(kept, Some(Err(())));
     let RubricTrial { mut text, answer, wrong } = kept.and_then(Result::ok).unwrap_or_default();
-    let (bulk, earlier) = BulkTrialForm::load(&server, &name, choice.from.clone(), choice.bulk.clone()).await?;
+    let (bulk, earlier) =
+        BulkTrialForm::load_with_rubric_text(&server, &name, choice.from.clone(), choice.bulk.clone()).await?;
     text = text.or(earlier);
     let changed = text.as_deref().map(|text| Rubric::parse(text, RubricOrigin::BuiltIn));
     let tried = changed.as_ref().and_then(|changed| changed.as_ref().ok()).unwrap_or(rubric);
@@ -228,7 +229,7 @@ enum RubricTrialAction {
 
 /// `POST /rubrics/{rubric}`: makes a trial, caches it and redirects to its page. Reloading that page asks no judge
 /// again, so nothing is paid twice.
-pub(super) async fn try_out(
+pub(super) async fn submit_rubric_trial(
     State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
     Path(name): Path<String>,
@@ -277,7 +278,7 @@ pub(super) async fn try_out(
     let to = build_rubric_url(&name)
         .with("trajectory", Some(wanted.trajectory.trim()))
         .with("step", Some(wanted.step.trim()))
-        .with("trial", Some(&server.trials.insert(trial)))
+        .with("trial", Some(&server.rubric_trials.insert(trial)))
         .with("project", Some(&wanted.project))
         .with_fragment("h-try");
     let mut response = StatusCode::SEE_OTHER.into_response();

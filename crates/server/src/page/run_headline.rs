@@ -1,7 +1,7 @@
 //! One sentence about a run: how it ended, and why, or what went wrong first.
 
 use gradus_core::trajectory::{DefectKind, RUN_FAILED, Trajectory};
-use gradus_eval::evaluator::{OFFLINE, OUTCOME, RULES};
+use gradus_eval::evaluator::{OFFLINE_JUDGE, OUTCOME, RULES_JUDGE};
 use gradus_eval::outcome::OutcomeKind;
 use gradus_report::html::{number, text};
 
@@ -145,7 +145,7 @@ fn format_sentence(words: &str) -> String {
 /// right.
 fn describe_unflagged(outcomes: &[RecordedVerdict]) -> String {
     let count = |kind: OutcomeKind| outcomes.iter().filter(|given| given.line.outcome == kind).count() as u64;
-    let is_rules = |given: &RecordedVerdict| matches!(&*given.line.judge, OFFLINE | RULES);
+    let is_rules = |given: &RecordedVerdict| matches!(&*given.line.judge, OFFLINE_JUDGE | RULES_JUDGE);
     let asked = || outcomes.iter().filter(|given| given.line.outcome != OutcomeKind::NotApplicable);
     let undecided = count(OutcomeKind::Abstained);
     let first = match asked().next() {

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use super::flag_groups::{FlagGroup, build_flag_groups};
 use super::pagination::PaginationLinks;
 use super::render::{self, PageError, PageQuery};
-use super::run_addresses::{run_address, run_trajectory_address, trajectory_address};
+use super::run_addresses::{build_run_trajectory_url, find_trajectory_url, format_run_url};
 use super::run_fact::RunFact;
 use super::run_headline::{RunHeadline, is_failed_run};
 use super::run_outcome::RunOutcome;
@@ -81,7 +81,7 @@ pub(super) async fn render_run_trajectory(
     Path((run, id)): Path<(String, String)>,
     PageQuery(choice): PageQuery<RunTrajectoryQuery>,
 ) -> Result<Response, PageError> {
-    render::of_large(&server, move |server| {
+    render::render_large_page(&server, move |server| {
         let (record, trajectory, outcomes) = read_run_trajectory(server, &run, &id)?;
         RunTrajectoryPage::new(server, &record, &trajectory, &outcomes, &choice, &headers)
     })
@@ -114,13 +114,13 @@ impl RunTrajectoryPage {
         let settings = server.reloadable();
         let project = choice.project.as_deref().filter(|name| !name.is_empty());
         let (run, id) = (&record.run_id, &trajectory.trajectory_id);
-        let at = |step: Option<u32>| run_trajectory_address(run, id, step, project).with_fragment(String::new());
-        let shelf = TrajectoryLocation::Run { run, trajectory: id };
-        let judged = TrajectoryVerdicts { shelf, trajectory, outcomes, said: &[] };
-        let fold = |given: &Option<String>, part: &str| judged.shelf.preview_text(given.as_deref(), None, part);
-        let first = step_pages::first_shown(trajectory, choice.step);
+        let at = |step: Option<u32>| build_run_trajectory_url(run, id, step, project).with_fragment(String::new());
+        let text_location = TrajectoryLocation::Run { run, trajectory: id };
+        let judged = TrajectoryVerdicts { text_location, trajectory, outcomes, said: &[] };
+        let fold = |given: &Option<String>, part: &str| judged.text_location.preview_text(given.as_deref(), None, part);
+        let first = step_pages::find_page_start(trajectory, choice.step);
         let mentions = StepMentions::from_outcomes(&settings, trajectory, outcomes);
-        let shown = trajectory.steps.iter().skip(first).take(loaded_trace::STEPS_OF_A_PAGE);
+        let shown = trajectory.steps.iter().skip(first).take(loaded_trace::STEPS_PER_PAGE);
         let mut steps: Vec<StepView> =
             shown.map(|step| StepView::from_step(&settings, &judged, step, &at(Some(step.index)))).collect();
         mentions.mark_steps(&mut steps);
@@ -155,8 +155,8 @@ impl RunTrajectoryPage {
         Ok(RunTrajectoryPage {
             frame: PageLayout::new("/runs", project, headers),
             run_id: text::format_display_line(run),
-            run: run_address(run, project),
-            trace: trajectory_address(server, id, None)?,
+            run: format_run_url(run, project),
+            trace: find_trajectory_url(server, id, None)?,
             title: trajectory.query.as_deref().map_or_else(|| text::format_display_line(id), text::format_display_line),
             query: fold(&trajectory.query, "query"),
             answer: fold(&trajectory.final_answer, "answer"),

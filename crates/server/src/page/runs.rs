@@ -16,7 +16,7 @@ use serde::Deserialize;
 use super::address::PageUrl;
 use super::display_text::{LiveRule, join_names};
 use super::render::{self, PageError, PageQuery};
-use super::run_addresses::{run_address, run_trajectory_address};
+use super::run_addresses::{build_run_trajectory_url, format_run_url};
 use super::{NavigationQuery, PageLayout};
 use crate::run_lookup::log_run_failure;
 use crate::run_reports::{RunGateStatus, RunListSummary};
@@ -26,7 +26,7 @@ use crate::state::ServerState;
 const MAX_RUNS_PER_PAGE: usize = 100;
 /// Maximum time that one request spends on summarising runs. Rows without a summary are shown without scores; the
 /// next request continues.
-const SUMS_FOR: Duration = Duration::from_millis(250);
+const MAX_SUMMARY_TIME: Duration = Duration::from_millis(250);
 
 /// Parameters of `/runs`.
 #[derive(Default, Deserialize)]
@@ -84,7 +84,7 @@ pub(super) async fn render_runs_page(
     PageQuery(choice): PageQuery<RunListQuery>,
 ) -> Result<Response, PageError> {
     // Summaries may have to be computed, which reads whole runs.
-    render::of_large(&server, move |server| {
+    render::render_large_page(&server, move |server| {
         let started = Instant::now();
         let folder = StateFolder::from_path(&server.settings.data);
         let project = choice.project.filter(|name| !name.is_empty());
@@ -108,7 +108,7 @@ pub(super) async fn render_runs_page(
                 // A run that is being created or deleted has no readable manifest.
                 .filter_map(|id| folder.read_run(id).ok())
                 .map(|run| {
-                    let brief = server.summaries.load_list_summary(&run, started.elapsed() < SUMS_FOR);
+                    let brief = server.run_reports.load_list_summary(&run, started.elapsed() < MAX_SUMMARY_TIME);
                     RunListRow::from_run(&run, brief, project.as_deref())
                 })
                 .collect(),
@@ -125,7 +125,7 @@ impl RunListRow {
         let brief = brief.unwrap_or_default();
         RunListRow {
             id: text::format_display_line(&record.run_id),
-            href: run_address(&record.run_id, project),
+            href: format_run_url(&record.run_id, project),
             state: match record.state {
                 RunState::Running => "running or killed",
                 RunState::Stopped => "stopped early",
@@ -150,16 +150,16 @@ pub(super) async fn render_run_page(
     PageQuery(looked): PageQuery<NavigationQuery>,
 ) -> Result<Response, PageError> {
     // A run may be large.
-    render::of_large(&server, move |server| {
+    render::render_large_page(&server, move |server| {
         let run = crate::run_lookup::find_run(server, &id)?;
-        let whole = server.summaries.load_report(&run).map_err(log_run_failure)?;
+        let whole = server.run_reports.load_report(&run).map_err(log_run_failure)?;
         let mut report = ReportView::from_summary(&whole.summary, &whole.gates);
         // `Running` is also the state of a run that was killed.
         report.is_running = run.record.state == RunState::Running;
         // The report itself has no links; here findings lead to the page of the trajectory.
         for (shown, found) in report.findings.all.iter_mut().zip(&whole.summary.findings) {
             let project = looked.project();
-            let at = run_trajectory_address(&run.record.run_id, &found.trajectory_id, found.step_index, project);
+            let at = build_run_trajectory_url(&run.record.run_id, &found.trajectory_id, found.step_index, project);
             shown.href = Some(at.to_string());
         }
         let tables = whole.tables.iter().map(tables::ReportTableView::from_table).collect();

@@ -39,7 +39,7 @@ pub(super) fn search_steps(
             ("observation", step.observation.as_deref()),
         ];
         for (part, given) in parts {
-            let Some(found) = given.and_then(|given| first_place(given, &low)) else { continue };
+            let Some(found) = given.and_then(|given| find_first_hit(given, &low)) else { continue };
             if hits.len() == MAX_HITS {
                 return (hits, true);
             }
@@ -73,7 +73,7 @@ fn format_hit_context(given: &str) -> String {
 
 /// Returns the byte range of the first hit in the original text. Lower case may have another length than the
 /// original, as for `İ`, so positions are mapped back.
-fn first_place(given: &str, low: &str) -> Option<std::ops::Range<usize>> {
+fn find_first_hit(given: &str, low: &str) -> Option<std::ops::Range<usize>> {
     let mut lower = String::with_capacity(given.len());
     let mut places: Vec<(usize, usize)> = Vec::new();
     for (at, c) in given.char_indices() {
@@ -126,7 +126,7 @@ mod tests {
             let (hits, _) = search_steps(&trajectory, given, at);
             assert_eq!(hits.iter().map(|hit| hit.found.as_str()).collect::<Vec<_>>(), [given]);
             for wanted in ["", "ß", "a", "b", "i", "\u{307}", "σ", "ς"] {
-                let found = first_place(given, wanted).unwrap_or(0..0);
+                let found = find_first_hit(given, wanted).unwrap_or(0..0);
                 assert!(given.get(found).is_some(), "{wanted} in {given}");
             }
         }

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use super::PageLayout;
 use super::address::{PageUrl, encode_path_segment};
 use super::display_text::{format_duration, format_timestamp, format_whole_number};
-use super::loaded_trace::{build_trace_url, step_address};
+use super::loaded_trace::{build_trace_url, format_step_url};
 use super::pagination::PaginationLinks;
 use super::render::{self, PageError, PageQuery};
 use super::run_fact::RunFact;
@@ -100,7 +100,7 @@ pub(super) async fn render_session_page(
     Path(session): Path<String>,
     PageQuery(choice): PageQuery<SessionQuery>,
 ) -> Result<Response, PageError> {
-    render::of_large(&server, move |server| SessionPage::load(server, &session, &choice, &headers)).await
+    render::render_large_page(&server, move |server| SessionPage::load(server, &session, &choice, &headers)).await
 }
 
 /// `GET /session`: the session of the parameter `id`, which may be one that cannot be part of a path.
@@ -110,7 +110,7 @@ pub(super) async fn render_session_by_id(
     PageQuery(choice): PageQuery<SessionQuery>,
 ) -> Result<Response, PageError> {
     let session = choice.id.clone().unwrap_or_default();
-    render::of_large(&server, move |server| SessionPage::load(server, &session, &choice, &headers)).await
+    render::render_large_page(&server, move |server| SessionPage::load(server, &session, &choice, &headers)).await
 }
 
 impl SessionPage {
@@ -190,15 +190,15 @@ impl TurnView {
         let trace = row.trace_id.to_string();
         let id = &row.trajectory.trajectory_id;
         let at = |step: Option<u32>| build_trace_url(&trace, Some(id), step);
-        let shelf = TrajectoryLocation::Trace { trace: &trace, trajectory: id };
+        let text_location = TrajectoryLocation::Trace { trace: &trace, trajectory: id };
         let agent = || text::format_display_line(trajectory.agent.as_deref().unwrap_or("Agent"));
         TurnView {
             anchor: format!("turn-{:x}", gradus_core::stable_digest(id.as_bytes()) >> 96),
             title: if depth == 0 { format!("Turn {number}") } else { agent() },
             depth,
             href: at(None).to_string(),
-            query: shelf.preview_text(trajectory.query.as_deref(), None, "query"),
-            answer: shelf.preview_text(trajectory.final_answer.as_deref(), None, "answer"),
+            query: text_location.preview_text(trajectory.query.as_deref(), None, "query"),
+            answer: text_location.preview_text(trajectory.final_answer.as_deref(), None, "answer"),
             headline: RunHeadline::from_run(settings, trajectory, verdicts, errors, at),
             facts: list_turn_facts(&row.trajectory),
             calls: group_turn_calls(trajectory, verdicts, &trace, id),
@@ -235,7 +235,7 @@ fn group_turn_calls(
 ) -> Vec<Vec<TurnCall>> {
     let is_wrong = |step: u32| verdicts.iter().any(|given| given.is_wrong && given.line.step_index == Some(step));
     let call = |step: &TrajectoryStep| TurnCall {
-        href: step_address(trace, Some(id), Some(step.index)),
+        href: format_step_url(trace, Some(id), Some(step.index)),
         tool: text::format_display_line(&step.tool),
         class: match (is_wrong(step.index), step.is_error) {
             (true, _) => "fail",

@@ -23,7 +23,7 @@ use crate::http_error::ApiError;
 use crate::state::ServerState;
 
 /// Number of rows on one page.
-const ROWS: usize = 50;
+const SESSIONS_PER_PAGE: usize = 50;
 
 /// Parameters of `/sessions`. Empty ones are fields of the form that were left blank.
 #[derive(Default, Deserialize)]
@@ -141,7 +141,7 @@ impl SessionListPage {
         let cursor = query.cursor.as_deref().map(str::parse).transpose();
         let cursor = cursor.map_err(|()| ApiError::bad_request("cursor: not a position in the list"))?;
         let page = match wrong {
-            None => server.store.session_summaries(&filter, OUTCOME, cursor, ROWS)?,
+            None => server.store.session_summaries(&filter, OUTCOME, cursor, SESSIONS_PER_PAGE)?,
             Some(_) => gradus_store::SessionSummaryPage::default(),
         };
         let here = query.to_page_url("/sessions");
@@ -152,7 +152,7 @@ impl SessionListPage {
             from: format_datetime_input(query.from.as_deref()),
             to: format_datetime_input(query.to.as_deref()),
             wrong,
-            is_short: next.is_some() && page.sessions.len() < ROWS,
+            is_short: next.is_some() && page.sessions.len() < SESSIONS_PER_PAGE,
             rows: page.sessions.iter().map(SessionListRow::from_summary).collect(),
             next,
             is_narrowed: !here.pairs().is_empty(),

@@ -12,7 +12,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
-use super::address::own_path;
+use super::address::parse_own_path;
 use super::render::{self, PageError};
 use super::{PageLayout, form};
 use crate::clock::now_ns;
@@ -22,14 +22,14 @@ use crate::state::ServerState;
 /// Not prefixed with `__Host-`, which plain HTTP on a local network could not set.
 const COOKIE_NAME: &str = "gradus_session";
 /// Message for a valid key without the scope `read`, such as the key of a sender.
-pub(super) const MAY_NOT_LOOK: &str = "This key does not have the scope read. Enter another key.";
+pub(super) const MISSING_READ_SCOPE: &str = "This key does not have the scope read. Enter another key.";
 /// Lifetime of a session: 30 days.
-const SECONDS: u32 = 30 * 86_400;
+const SESSION_SECONDS: u32 = 30 * 86_400;
 
 /// The page with the sign-in form.
 #[derive(Template)]
 #[template(path = "sign_in.html")]
-pub(super) struct SignIn {
+pub(super) struct SignInPage {
     frame: PageLayout,
     /// Path to continue with; always one of this server.
     next: String,
@@ -39,19 +39,19 @@ pub(super) struct SignIn {
     is_signed_in: bool,
 }
 
-impl SignIn {
+impl SignInPage {
     /// `next` comes from the URL and is replaced by `/` if it leads elsewhere.
-    pub(super) fn new(next: &str, wrong: Option<String>) -> SignIn {
-        let next = own_path(Some(next)).unwrap_or("/").to_owned();
+    pub(super) fn new(next: &str, wrong: Option<String>) -> SignInPage {
+        let next = parse_own_path(Some(next)).unwrap_or("/").to_owned();
         let mut frame = PageLayout::new("", None, &HeaderMap::new());
         // The pages of the navigation cannot be opened before signing in.
-        frame.places.clear();
-        SignIn { frame, next, wrong, is_signed_in: false }
+        frame.navigation.clear();
+        SignInPage { frame, next, wrong, is_signed_in: false }
     }
 
     /// Builds the page for a session whose key may not read. Offers to sign out.
-    pub(super) fn for_signed_in(next: &str, wrong: &str) -> SignIn {
-        let mut page = SignIn::new(next, Some(wrong.to_owned()));
+    pub(super) fn for_signed_in(next: &str, wrong: &str) -> SignInPage {
+        let mut page = SignInPage::new(next, Some(wrong.to_owned()));
         page.frame.is_signed_in = true;
         page.is_signed_in = true;
         page
@@ -66,7 +66,7 @@ pub(super) struct SignInQuery {
 
 /// `GET /sign-in`
 pub(super) async fn render_sign_in_page(Query(query): Query<SignInQuery>) -> Response {
-    render::respond_with_page(&SignIn::new(query.next.as_deref().unwrap_or("/"), None))
+    render::respond_with_page(&SignInPage::new(query.next.as_deref().unwrap_or("/"), None))
 }
 
 /// Body of `POST /sign-in`.
@@ -85,16 +85,16 @@ pub(super) async fn submit_sign_in(
 ) -> Result<Response, PageError> {
     let entry: SignInForm = form::read_form(&server, &headers, body).await?;
     let key = entry.key.trim().to_owned();
-    let next = own_path(entry.next.as_deref()).unwrap_or("/").to_owned();
+    let next = parse_own_path(entry.next.as_deref()).unwrap_or("/").to_owned();
     let now = now_ns();
-    let until = now.saturating_add(i64::from(SECONDS) * 1_000_000_000);
+    let until = now.saturating_add(i64::from(SESSION_SECONDS) * 1_000_000_000);
     // Details of store errors are not shown to people without a key.
     let failed = |_| PageError::new(StatusCode::SERVICE_UNAVAILABLE, "The server cannot check keys at the moment.");
-    let known = server.store.scopes_of(&key).map_err(ApiError::from).map_err(failed)?;
+    let known = server.store.find_key_scopes(&key).map_err(ApiError::from).map_err(failed)?;
     if known.as_ref().is_some_and(|(_, scopes)| !scopes.read && !scopes.admin) {
-        let wrong = MAY_NOT_LOOK.to_owned();
-        server.tell_of_refusal("/sign-in", StatusCode::FORBIDDEN.as_u16(), &wrong);
-        return Ok(render::with_status(StatusCode::FORBIDDEN, &SignIn::new(&next, Some(wrong))));
+        let wrong = MISSING_READ_SCOPE.to_owned();
+        server.log_refusal("/sign-in", StatusCode::FORBIDDEN.as_u16(), &wrong);
+        return Ok(render::respond_with_status(StatusCode::FORBIDDEN, &SignInPage::new(&next, Some(wrong))));
     }
     let session = if known.is_some() {
         let begun = server.store.begin_session(&key, now, until).map_err(ApiError::from).map_err(failed)?;
@@ -105,10 +105,10 @@ pub(super) async fn submit_sign_in(
     };
     let Some(session) = session else {
         let wrong = "This key is unknown or revoked.".to_owned();
-        server.tell_of_refusal("/sign-in", StatusCode::UNAUTHORIZED.as_u16(), &wrong);
-        return Ok(render::with_status(StatusCode::UNAUTHORIZED, &SignIn::new(&next, Some(wrong))));
+        server.log_refusal("/sign-in", StatusCode::UNAUTHORIZED.as_u16(), &wrong);
+        return Ok(render::respond_with_status(StatusCode::UNAUTHORIZED, &SignInPage::new(&next, Some(wrong))));
     };
-    Ok(redirect_with_session(&server, &next, &session, SECONDS))
+    Ok(redirect_with_session(&server, &next, &session, SESSION_SECONDS))
 }
 
 /// `POST /sign-out`: ends the session and deletes the cookie.
@@ -124,7 +124,7 @@ pub(super) async fn sign_out(State(server): State<Arc<ServerState>>, headers: He
 
 /// Redirects with 303 and sets the cookie. An empty session with 0 seconds deletes it.
 fn redirect_with_session(server: &ServerState, to: &str, session: &str, seconds: u32) -> Response {
-    // `Lax` lets links from other sites open pages signed in; forms of other sites are refused by `is_own`. Behind a
+    // `Lax` lets links from other sites open pages signed in; forms of other sites are refused by `is_own_page_request`. Behind a
     // TLS proxy the cookie must not travel over plain HTTP.
     let secure = if server.settings.public_url.starts_with("https://") { "; Secure" } else { "" };
     let cookie = format!("{COOKIE_NAME}={session}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}");

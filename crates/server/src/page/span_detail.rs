@@ -10,7 +10,7 @@ use super::display_text::{format_byte_size, format_duration};
 use super::model_call::ModelCallView;
 
 /// Maximum number of bytes of one attribute value that are shown.
-const MAX_VALUE: usize = 20_000;
+const MAX_ATTRIBUTE_VALUE_BYTES: usize = 20_000;
 /// Maximum number of attributes and events of one span that are shown.
 const MAX_ATTRIBUTES: usize = 500;
 const MAX_EVENTS: usize = 100;
@@ -75,16 +75,16 @@ impl SpanDetailView {
             call: ModelCallView::from_span(&normalize_span(span)),
             attribute_count: format_counted_noun(span.attributes.iter().count() as u64, "attribute", "attributes"),
             attributes: build_attribute_rows(span.attributes.iter()),
-            more_attributes: left_out(span.attributes.iter().count(), MAX_ATTRIBUTES),
+            more_attributes: describe_omitted_count(span.attributes.iter().count(), MAX_ATTRIBUTES),
             events: span.events.iter().take(MAX_EVENTS).map(event).collect(),
-            more_events: left_out(span.events.len(), MAX_EVENTS),
+            more_events: describe_omitted_count(span.events.len(), MAX_EVENTS),
             resource: build_attribute_rows(span.resource.attributes.iter()),
         }
     }
 }
 
 /// Describes how many items are left out; None if all are shown.
-fn left_out(all: usize, most: usize) -> Option<String> {
+fn describe_omitted_count(all: usize, most: usize) -> Option<String> {
     let more = all.checked_sub(most).filter(|more| *more > 0)?;
     Some(format!("And {} more; the API has all of them.", format_count(more as u64)))
 }
@@ -108,8 +108,8 @@ fn build_attribute_row(name: &str, value: &AttributeValue<'_>) -> SpanAttributeR
         AttributeValue::Null => String::new(),
         other => other.to_json().to_string(),
     };
-    let shown = text::whole_json(&whole).unwrap_or_else(|| whole.clone());
-    let end = shown.floor_char_boundary(MAX_VALUE);
+    let shown = text::indent_whole_json(&whole).unwrap_or_else(|| whole.clone());
+    let end = shown.floor_char_boundary(MAX_ATTRIBUTE_VALUE_BYTES);
     SpanAttributeRow {
         name: text::format_display_line(name),
         note: (end < shown.len()).then(|| format!("Truncated: the full value has {}.", format_byte_size(whole.len()))),

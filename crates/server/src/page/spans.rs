@@ -71,7 +71,7 @@ struct SpanRowsPart {
 
 #[derive(Template)]
 #[template(path = "span.html")]
-struct DetailPage {
+struct SpanDetailPage {
     frame: PageLayout,
     trace_id: String,
     span: SpanDetailView,
@@ -80,7 +80,7 @@ struct DetailPage {
 /// The details without the page around them.
 #[derive(Template)]
 #[template(path = "span_detail.html")]
-struct DetailPart {
+struct SpanDetailPart {
     span: SpanDetailView,
 }
 
@@ -90,7 +90,7 @@ pub(super) async fn render_spans_page(
     headers: HeaderMap,
     Path(id): Path<String>,
 ) -> Result<Response, PageError> {
-    render::of_large(&server, move |server| {
+    render::render_large_page(&server, move |server| {
         let (trace_id, project, tree) = load_span_tree(server, &id)?;
         Ok(SpanTreePage { frame: PageLayout::new("/traces", Some(&project), &headers), trace_id, tree })
     })
@@ -103,8 +103,10 @@ pub(super) async fn render_span_rows(
     headers: HeaderMap,
     Path(id): Path<String>,
 ) -> Result<Response, PageError> {
-    render::part_of_large(&server, headers, move |server| Ok(SpanRowsPart { tree: load_span_tree(server, &id)?.2 }))
-        .await
+    render::render_large_fragment(&server, headers, move |server| {
+        Ok(SpanRowsPart { tree: load_span_tree(server, &id)?.2 })
+    })
+    .await
 }
 
 /// `GET /traces/{trace}/spans/{span}`
@@ -113,21 +115,21 @@ pub(super) async fn render_span_page(
     headers: HeaderMap,
     Path((id, span)): Path<(String, String)>,
 ) -> Result<Response, PageError> {
-    render::of_large(&server, move |server| {
+    render::render_large_page(&server, move |server| {
         let (trace_id, project, span) = load_span_detail(server, &id, &span)?;
-        Ok(DetailPage { frame: PageLayout::new("/traces", Some(&project), &headers), trace_id, span })
+        Ok(SpanDetailPage { frame: PageLayout::new("/traces", Some(&project), &headers), trace_id, span })
     })
     .await
 }
 
 /// `GET /traces/{trace}/spans/{span}/part`: the details for the tree, loaded when a row is unfolded.
-pub(super) async fn one_part(
+pub(super) async fn render_span_detail(
     State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
     Path((id, span)): Path<(String, String)>,
 ) -> Result<Response, PageError> {
-    let make = move |server: &ServerState| Ok(DetailPart { span: load_span_detail(server, &id, &span)?.2 });
-    render::part_of_large(&server, headers, make).await
+    let make = move |server: &ServerState| Ok(SpanDetailPart { span: load_span_detail(server, &id, &span)?.2 });
+    render::render_large_fragment(&server, headers, make).await
 }
 
 /// Loads the records of the whole trace group, since the store keeps them together. Callers filter by trace.

@@ -21,7 +21,7 @@ use crate::recorded_verdict::RecordedVerdict;
 use crate::settings::ReloadableSettings;
 
 /// Maximum number of bytes of a text that are read for its line in a folded step.
-const LINE_BYTES: usize = 400;
+const MAX_LINE_SCAN_BYTES: usize = 400;
 
 /// A step, ready to be displayed.
 pub(super) struct StepView {
@@ -77,7 +77,7 @@ const MAX_STEP_SPANS: usize = 8;
 
 /// The context of the steps of one trajectory.
 pub(super) struct TrajectoryVerdicts<'j> {
-    pub(super) shelf: TrajectoryLocation<'j>,
+    pub(super) text_location: TrajectoryLocation<'j>,
     pub(super) trajectory: &'j Trajectory,
     /// In the order of their steps.
     pub(super) outcomes: &'j [RecordedVerdict],
@@ -109,7 +109,7 @@ impl StepView {
         step: &TrajectoryStep,
         here: &PageUrl,
     ) -> StepView {
-        let fold = |given: Option<&str>, part: &str| judged.shelf.preview_text(given, Some(step.index), part);
+        let fold = |given: Option<&str>, part: &str| judged.text_location.preview_text(given, Some(step.index), part);
         let of_step = || judged.outcomes_of_step(step.index).iter();
         let verdicts: Vec<VerdictDetailView> =
             of_step().map(|given| VerdictDetailView::from_recorded(settings, given, judged.said, here)).collect();
@@ -162,7 +162,7 @@ impl StepView {
 
 /// Returns the beginning of a text on one line; None for a blank text.
 fn format_first_line(given: &str) -> Option<String> {
-    let beginning = &given[..given.floor_char_boundary(LINE_BYTES)];
+    let beginning = &given[..given.floor_char_boundary(MAX_LINE_SCAN_BYTES)];
     let line = text::format_display_line(beginning);
     (!line.trim().is_empty()).then_some(line)
 }
@@ -220,7 +220,7 @@ fn draw_step_bar(trajectory: &Trajectory, step: &TrajectoryStep) -> Option<Svg> 
 /// Lists the spans of a step: the model call first, then the runs of the tool. Trajectories from files have no spans
 /// here.
 fn list_step_spans(judged: &TrajectoryVerdicts<'_>, step: &TrajectoryStep) -> Vec<StepSpanLink> {
-    let TrajectoryLocation::Trace { trace, .. } = judged.shelf else { return Vec::new() };
+    let TrajectoryLocation::Trace { trace, .. } = judged.text_location else { return Vec::new() };
     let trace = step.trace_id.as_deref().map_or(Cow::Borrowed(trace), |id| Cow::Owned(encode_path_segment(id)));
     let link = |(at, id): (usize, &String)| StepSpanLink {
         title: match (at, step.span_ids.len()) {
@@ -296,14 +296,14 @@ pub(super) mod tests {
 
     /// With a tag on each line.
     fn render_step(step: &TrajectoryStep, outcomes: &[RecordedVerdict], said: &[AnnotationRecord]) -> String {
-        let shelf = TrajectoryLocation::Trace { trace: "0af7651916cd43dd8448eb211c80319c", trajectory: "t1" };
+        let text_location = TrajectoryLocation::Trace { trace: "0af7651916cd43dd8448eb211c80319c", trajectory: "t1" };
         let trajectory = Trajectory {
             model: Some("gpt-4o".to_owned()),
             start: Some("2026-03-02T09:41:06Z".to_owned()),
             end: Some("2026-03-02T09:41:11Z".to_owned()),
             ..Trajectory::default()
         };
-        let judged = TrajectoryVerdicts { shelf, trajectory: &trajectory, outcomes, said };
+        let judged = TrajectoryVerdicts { text_location, trajectory: &trajectory, outcomes, said };
         let here = PageUrl::from_path("/traces/0af7651916cd43dd8448eb211c80319c");
         let step = StepView::from_step(&ReloadableSettings::without_rules(), &judged, step, &here);
         let author = LabelAuthor { identifier: "ann".to_owned(), name: "ann".to_owned(), may_label: true };
@@ -376,8 +376,9 @@ pub(super) mod tests {
         let trajectory = Trajectory { final_thought: Some("I know <enough>.".to_owned()), ..Trajectory::default() };
         let mut final_verdict = verdict(THOUGHT_TO_TOOL, "incorrect", true);
         final_verdict.line.step_index = Some(1);
-        let shelf = TrajectoryLocation::Trace { trace: "0af7651916cd43dd8448eb211c80319c", trajectory: "t1" };
-        let judged = TrajectoryVerdicts { shelf, trajectory: &trajectory, outcomes: &[final_verdict], said: &[] };
+        let text_location = TrajectoryLocation::Trace { trace: "0af7651916cd43dd8448eb211c80319c", trajectory: "t1" };
+        let judged =
+            TrajectoryVerdicts { text_location, trajectory: &trajectory, outcomes: &[final_verdict], said: &[] };
         let here = PageUrl::from_path("/traces/0af7651916cd43dd8448eb211c80319c");
         let settings = ReloadableSettings::without_rules();
         let step = StepView::from_final_thought(&settings, &judged, &trajectory, &here).unwrap();

@@ -16,7 +16,7 @@ use crate::settings::ReloadableSettings;
 /// Maximum number of steps that are taken from one verdict.
 const MAX_MENTIONED_STEPS: usize = 20;
 /// Maximum number of bytes of an explanation that are searched.
-const LOOKED_AT: usize = 20_000;
+const MAX_EXPLANATION_SCAN_BYTES: usize = 20_000;
 
 /// Mentions in wrong verdicts on the whole trajectory.
 #[derive(Default)]
@@ -42,7 +42,7 @@ impl StepMentions {
             let line = &given.line;
             let texts = line.explanation.iter().map(String::as_str).chain(line.evidence.iter().map(|one| &**one));
             let named: BTreeSet<u32> = texts
-                .flat_map(steps_in)
+                .flat_map(find_mentioned_steps)
                 .filter(|step| trajectory.steps.iter().any(|known| known.index == *step))
                 .collect();
             let title = find_evaluator_title(settings, &line.evaluator);
@@ -74,8 +74,8 @@ impl StepMentions {
 
 /// Finds the numbers after "step" or "steps" in a text: `step 2`, `Steps 3, 4 and 6`, `step #5`, `steps 2-4`. Ranges
 /// are truncated, since a model may write `steps 1-4000000000`.
-fn steps_in(text: &str) -> Vec<u32> {
-    let text = &text[..text.floor_char_boundary(LOOKED_AT)];
+fn find_mentioned_steps(text: &str) -> Vec<u32> {
+    let text = &text[..text.floor_char_boundary(MAX_EXPLANATION_SCAN_BYTES)];
     let mut found = Vec::new();
     let mut is_listed = false;
     let mut range_from = None;
@@ -119,8 +119,8 @@ mod tests {
             ("steps 9-1", vec![]),
             ("", vec![]),
         ] {
-            assert_eq!(steps_in(text), wanted, "{text}");
+            assert_eq!(find_mentioned_steps(text), wanted, "{text}");
         }
-        assert!(steps_in("steps 1-4000000000").len() <= MAX_MENTIONED_STEPS);
+        assert!(find_mentioned_steps("steps 1-4000000000").len() <= MAX_MENTIONED_STEPS);
     }
 }

@@ -6,7 +6,7 @@ use gradus_core::trajectory::Trajectory;
 use gradus_report::html::{number, text};
 
 use super::address::PageUrl;
-use super::loaded_trace::STEPS_OF_A_PAGE;
+use super::loaded_trace::STEPS_PER_PAGE;
 use super::step::StepView;
 use crate::page::address::format_step_anchor;
 use crate::recorded_verdict::RecordedVerdict;
@@ -50,8 +50,8 @@ pub(super) fn build_outline(
     let wrong = outcomes.iter().filter(|given| given.is_wrong).filter_map(|given| given.line.step_index);
     let wrong: BTreeSet<u32> = wrong.collect();
     let mut entries = Vec::new();
-    for (page, steps) in trajectory.steps.chunks(STEPS_OF_A_PAGE).enumerate() {
-        if page * STEPS_OF_A_PAGE == first {
+    for (page, steps) in trajectory.steps.chunks(STEPS_PER_PAGE).enumerate() {
+        if page * STEPS_PER_PAGE == first {
             entries.extend(shown.iter().map(|step| OutlineEntry::Step(OutlineStep::from_view(step))));
             continue;
         }

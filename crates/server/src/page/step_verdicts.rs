@@ -47,7 +47,7 @@ pub(super) async fn render_step_verdicts(
     PageQuery(choice): PageQuery<StepVerdictsQuery>,
 ) -> Result<Response, PageError> {
     let author = LabelAuthor::from_headers(&headers, &caller);
-    render::part_of_large(&server, headers, move |server| {
+    render::render_large_fragment(&server, headers, move |server| {
         let opened = loaded_trace::load_trace(server, &id, choice.trajectory.as_deref())?;
         let here = loaded_trace::build_trace_url(&id, choice.trajectory.as_deref(), Some(step));
         let given = opened.outcomes.iter().filter(|given| given.line.step_index == Some(step) && !given.is_wrong);

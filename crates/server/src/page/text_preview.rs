@@ -16,16 +16,16 @@ use super::address::PageUrl;
 use super::display_text::format_byte_size;
 use super::loaded_trace;
 use super::render::{PageError, PageQuery};
-use super::run_addresses::run_text_address;
-use crate::http_error::{ApiError, blocking_large};
+use super::run_addresses::format_run_text_url;
+use crate::http_error::{ApiError, run_large_query};
 use crate::state::ServerState;
 
 /// Maximum size of the beginning that the page contains. Whichever limit is reached first applies.
-const SHOWN_BYTES: usize = 1_500;
-const SHOWN_LINES: usize = 18;
+const MAX_PREVIEW_BYTES: usize = 1_500;
+const MAX_PREVIEW_LINES: usize = 18;
 /// Maximum size in bytes of JSON that is indented. Larger JSON is shown as recorded, since formatting would take too
 /// long.
-const MOVED_IN: usize = 200_000;
+const MAX_INDENTED_JSON_BYTES: usize = 200_000;
 
 /// A text or its beginning, ready to be displayed.
 pub(super) struct TextPreview {
@@ -42,14 +42,14 @@ impl TextPreview {
 
     /// Truncates a text. `whole` gives the URL of the whole text and is only called if the text is truncated.
     pub(super) fn from_text(given: &str, whole: impl FnOnce() -> PageUrl) -> TextPreview {
-        let moved = moved_in(given);
+        let moved = indent_small_json(given);
         let shown = moved.as_deref().unwrap_or(given);
-        let mut end = shown.floor_char_boundary(SHOWN_BYTES);
-        if let Some((line_end, _)) = shown.match_indices('\n').nth(SHOWN_LINES - 1) {
+        let mut end = shown.floor_char_boundary(MAX_PREVIEW_BYTES);
+        if let Some((line_end, _)) = shown.match_indices('\n').nth(MAX_PREVIEW_LINES - 1) {
             end = end.min(line_end);
         }
         // A rest of a few bytes or lines is shown, since the link to it would take as much space.
-        let is_cut = shown.len() > end + SHOWN_BYTES / 4 || shown[end..].matches('\n').count() > 4;
+        let is_cut = shown.len() > end + MAX_PREVIEW_BYTES / 4 || shown[end..].matches('\n').count() > 4;
         let shown = if is_cut { &shown[..end] } else { shown };
         TextPreview {
             text: make_printable(&shown.replace("\r\n", "\n")).into_owned(),
@@ -59,8 +59,8 @@ impl TextPreview {
 }
 
 /// Returns the text as indented JSON; none if it is not JSON or too large.
-fn moved_in(given: &str) -> Option<String> {
-    (given.len() <= MOVED_IN).then(|| text::whole_json(given)).flatten()
+fn indent_small_json(given: &str) -> Option<String> {
+    (given.len() <= MAX_INDENTED_JSON_BYTES).then(|| text::indent_whole_json(given)).flatten()
 }
 
 /// Selects a text: without `step` the query or the answer, else `thought`, `arguments` or `observation` of that step.
@@ -92,7 +92,7 @@ impl TrajectoryLocation<'_> {
             TrajectoryLocation::Trace { trace, trajectory } => {
                 PageUrl::from_path(format!("/traces/{trace}/text")).with("trajectory", Some(trajectory))
             }
-            TrajectoryLocation::Run { run, trajectory } => PageUrl::from_path(run_text_address(run, trajectory)),
+            TrajectoryLocation::Run { run, trajectory } => PageUrl::from_path(format_run_text_url(run, trajectory)),
         };
         text.with("step", step.as_deref()).with("part", Some(part))
     }
@@ -116,11 +116,11 @@ pub(super) async fn respond_with_text(
     server: &Arc<ServerState>,
     open: impl FnOnce(&ServerState) -> Result<(Trajectory, TextPartQuery), ApiError> + Send + 'static,
 ) -> Result<Response, PageError> {
-    let text = blocking_large(server, move |server| {
+    let text = run_large_query(server, move |server| {
         let (trajectory, which) = open(server)?;
         let found = find_text_part(&trajectory, which.step, &which.part);
         let text = found.ok_or_else(|| ApiError::not_found("This trace has no such text."))?;
-        let text = moved_in(&text).unwrap_or(text);
+        let text = indent_small_json(&text).unwrap_or(text);
         Ok(make_printable(&text.replace("\r\n", "\n")).into_owned())
     })
     .await?;
@@ -164,12 +164,12 @@ mod tests {
     fn short_texts_are_whole_and_long_ones_are_cut_at_a_line() {
         assert!(folded("one\ntwo").rest.is_none());
         let long = folded(&"a line\n".repeat(1_000));
-        assert_eq!(long.text.lines().count(), SHOWN_LINES);
+        assert_eq!(long.text.lines().count(), MAX_PREVIEW_LINES);
         assert_eq!(long.rest.unwrap().1.replace('\u{a0}', " "), "7.0 KB");
         let wide = folded(&"é".repeat(600_000));
-        assert!(wide.text.len() <= SHOWN_BYTES && wide.rest.is_some());
+        assert!(wide.text.len() <= MAX_PREVIEW_BYTES && wide.rest.is_some());
         // Nearly all of it is all of it.
-        assert!(folded(&"x".repeat(SHOWN_BYTES + 100)).rest.is_none());
+        assert!(folded(&"x".repeat(MAX_PREVIEW_BYTES + 100)).rest.is_none());
     }
 
     #[test]
@@ -177,9 +177,9 @@ mod tests {
         assert_eq!(folded(r#"{"a":1}"#).text, "{\n  \"a\": 1\n}");
         // Whatever its size, and the whole as its beginning.
         let long = format!("[{}1]", "{\"a\":\"b\"},".repeat(1_000));
-        let whole = moved_in(&long).unwrap();
+        let whole = indent_small_json(&long).unwrap();
         let folded_long = folded(&long);
-        assert!(whole.starts_with(&folded_long.text) && folded_long.text.lines().count() == SHOWN_LINES);
+        assert!(whole.starts_with(&folded_long.text) && folded_long.text.lines().count() == MAX_PREVIEW_LINES);
         assert!(folded_long.rest.is_some() && whole.lines().count() > 3_000);
         assert_eq!(folded("{oops\u{202e}\u{1b}[31m").text, "{oops\\u{202e}\\u{1b}[31m");
     }

@@ -87,7 +87,7 @@ impl ToolUsageTable {
         // Sorted by the lower bound of the wrong share, then by calls and name. By the mean, a tool with one bad call
         // would come first.
         all.sort_by_cached_key(|known| {
-            let wrong = known.surely_wrong(settings);
+            let wrong = known.min_wrong_share(settings);
             (std::cmp::Reverse((wrong * 1e9) as u64), std::cmp::Reverse(known.call_count()), known.name.clone())
         });
         let left = all.len().saturating_sub(MAX_TOOLS) as u64;
@@ -108,7 +108,7 @@ impl ToolUsageTable {
 impl ToolScoreMoments {
     /// Returns the lower bound of the share of wrong calls: the larger one of both evaluators, from the upper end of
     /// the interval of the mean, scaled to 0 to 1.
-    fn surely_wrong(&self, settings: &ReloadableSettings) -> f64 {
+    fn min_wrong_share(&self, settings: &ReloadableSettings) -> f64 {
         let wrong = [(THOUGHT_TO_TOOL, &self.choice), (CALL_VALIDITY, &self.valid)].map(|(name, one)| {
             if gives_only_flags(settings, name) {
                 let share = FlagShare::from_moments(one);

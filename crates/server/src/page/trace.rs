@@ -16,7 +16,7 @@ use super::address::PageUrl;
 use super::agent_tree::{AgentLink, build_agent_tree};
 use super::display_text::{format_duration, format_timestamp, format_whole_number};
 use super::flag_groups::{FlagGroup, build_flag_groups};
-use super::loaded_trace::{self, LoadedTrace, STEPS_OF_A_PAGE};
+use super::loaded_trace::{self, LoadedTrace, STEPS_PER_PAGE};
 use super::pagination::PaginationLinks;
 use super::render::{self, PageError, PageQuery};
 use super::run_fact::RunFact;
@@ -35,7 +35,7 @@ use super::text_preview::{TextPreview, TrajectoryLocation};
 use super::verdict::VerdictDetailView;
 use crate::caller::RequestCaller;
 use crate::page::label_authors::LabelAuthor;
-use crate::page::step_pages::{build_step_pagination, first_shown, is_last_page};
+use crate::page::step_pages::{build_step_pagination, find_page_start, is_last_page};
 use crate::recorded_verdict::RecordedVerdict;
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
@@ -131,7 +131,7 @@ pub(super) async fn render_trace_page(
 ) -> Result<Response, PageError> {
     // A trace may be large, so the page is built with the large queries.
     let author = LabelAuthor::from_headers(&headers, &caller);
-    render::of_large(&server, move |server| {
+    render::render_large_page(&server, move |server| {
         let opened = loaded_trace::load_trace(server, &id, choice.trajectory.as_deref())?;
         let scan = TraceSpanScan::load(server, &opened)?;
         Ok(TraceDetailPage::from_trace(&server.reloadable(), &opened, scan, &choice, author, &headers))
@@ -161,12 +161,12 @@ impl TraceDetailPage {
         let own_id = Some(id.as_str()).filter(|_| !is_first);
         let at = |step: Option<u32>| loaded_trace::build_trace_url(&trace_id, own_id, step);
         // Index of the first step of the selected page.
-        let first = first_shown(trajectory, choice.step);
-        let shelf = TrajectoryLocation::Trace { trace: &trace_id, trajectory: id };
-        let judged = TrajectoryVerdicts { shelf, trajectory, outcomes: &opened.outcomes, said: &opened.said };
-        let fold = |given: &Option<String>, part: &str| shelf.preview_text(given.as_deref(), None, part);
+        let first = find_page_start(trajectory, choice.step);
+        let text_location = TrajectoryLocation::Trace { trace: &trace_id, trajectory: id };
+        let judged = TrajectoryVerdicts { text_location, trajectory, outcomes: &opened.outcomes, said: &opened.said };
+        let fold = |given: &Option<String>, part: &str| text_location.preview_text(given.as_deref(), None, part);
         let mentions = StepMentions::from_outcomes(settings, trajectory, &opened.outcomes);
-        let shown = trajectory.steps.iter().skip(first).take(STEPS_OF_A_PAGE);
+        let shown = trajectory.steps.iter().skip(first).take(STEPS_PER_PAGE);
         let mut steps: Vec<StepView> =
             shown.map(|step| StepView::from_step(settings, &judged, step, &at(Some(step.index)))).collect();
         mentions.mark_steps(&mut steps);
@@ -241,7 +241,7 @@ impl TraceDetailPage {
             parent: trajectory
                 .parent_trajectory_id
                 .as_ref()
-                .map(|parent| loaded_trace::step_address(&trace_id, Some(parent), trajectory.parent_step_index)),
+                .map(|parent| loaded_trace::format_step_url(&trace_id, Some(parent), trajectory.parent_step_index)),
             other_verdicts: summarize_other_verdicts(&whole),
             whole,
             flags,
@@ -353,7 +353,7 @@ pub(super) mod tests {
         let trajectory = long(450);
         assert!(build_step_pagination(&long(200), 0, at).is_none());
         assert_eq!(
-            [None, Some(200), Some(201), Some(450), Some(9_999)].map(|step| first_shown(&trajectory, step)),
+            [None, Some(200), Some(201), Some(450), Some(9_999)].map(|step| find_page_start(&trajectory, step)),
             [0, 0, 200, 400, 0]
         );
         let middle = build_step_pagination(&trajectory, 200, at).unwrap();

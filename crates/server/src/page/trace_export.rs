@@ -80,8 +80,8 @@ pub(super) async fn export_traces(
     let body = stream::stream_query_body(&queries, permit, stall_timeout, move |sink| {
         let rows = load_rows(&server.store, &filter, &selected)?;
         match is_table {
-            true => write_table(&rows, sink),
-            false => write_lines(&server.store, &rows, sink)?,
+            true => write_run_csv(&rows, sink),
+            false => write_run_lines(&server.store, &rows, sink)?,
         }
         Ok(())
     });
@@ -115,7 +115,7 @@ fn load_rows(store: &Store, filter: &TraceFilter, selected: &[String]) -> Result
 }
 
 /// Writes one run a line, with its verdicts.
-fn write_lines(store: &Store, rows: &[TraceRow], sink: &mut ResponseSink) -> Result<(), StoreError> {
+fn write_run_lines(store: &Store, rows: &[TraceRow], sink: &mut ResponseSink) -> Result<(), StoreError> {
     for row in rows {
         for run in &row.trajectories {
             if sink.is_gone() {
@@ -142,7 +142,7 @@ fn write_lines(store: &Store, rows: &[TraceRow], sink: &mut ResponseSink) -> Res
 }
 
 /// Writes one run a row, with the mean score of each evaluator.
-fn write_table(rows: &[TraceRow], sink: &mut ResponseSink) {
+fn write_run_csv(rows: &[TraceRow], sink: &mut ResponseSink) {
     let mut evaluators: Vec<&str> = rows
         .iter()
         .flat_map(|row| &row.trajectories)
@@ -157,14 +157,14 @@ fn write_table(rows: &[TraceRow], sink: &mut ResponseSink) {
     for row in rows {
         for run in &row.trajectories {
             let scores = evaluators.iter().map(|name| format_mean_score(run, name));
-            let _ = table.write_record(run_cells(row, run).into_iter().chain(scores));
+            let _ = table.write_record(build_run_cells(row, run).into_iter().chain(scores));
         }
     }
     sink.write(&table.into_inner().unwrap_or_default());
 }
 
 /// Returns the cells in the order of [`COLUMNS`]. Texts are sanitized against formula injection in spreadsheets.
-fn run_cells(row: &TraceRow, run: &TrajectoryRow) -> [String; 13] {
+fn build_run_cells(row: &TraceRow, run: &TrajectoryRow) -> [String; 13] {
     [
         row.trace_id.to_string(),
         sanitize_csv_cell(&run.trajectory_id),

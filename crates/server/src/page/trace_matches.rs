@@ -9,7 +9,7 @@ use crate::state::ServerState;
 use crate::trace_search::{TraceSearch, parse_order};
 
 /// Number of rows on one page.
-pub(super) const ROWS: usize = 50;
+pub(super) const MATCHES_PER_PAGE: usize = 50;
 
 /// A link that sorts the list.
 pub(super) struct SortLink {
@@ -48,7 +48,7 @@ pub(super) fn load_matches(
         order: parse_order(choice.sort.as_deref())?,
         condition: choice.condition.as_deref(),
         cursor: choice.cursor.as_deref(),
-        limit: ROWS,
+        limit: MATCHES_PER_PAGE,
     };
     let found = search.find(server)?;
     let sorted = match found.sorted_of_more {

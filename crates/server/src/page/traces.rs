@@ -19,11 +19,11 @@ use super::session::build_session_url;
 use super::time_bound::format_datetime_input;
 use super::trace_export::MAX_EXPORTED;
 use super::trace_list_query::TraceListQuery;
-use super::trace_matches::{ROWS, SortLink, build_sort_links, format_match_count, load_matches};
+use super::trace_matches::{MATCHES_PER_PAGE, SortLink, build_sort_links, format_match_count, load_matches};
 use super::{PageLayout, SelectOption, build_project_options};
 use crate::evaluators;
 use crate::evaluators::find_evaluator_title;
-use crate::http_error::{ApiError, blocking_large, run_store_query};
+use crate::http_error::{ApiError, run_large_query, run_short_query};
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
 use gradus_report::html::number;
@@ -131,7 +131,7 @@ pub(super) async fn render_trace_list(
     PageQuery(choice): PageQuery<TraceListQuery>,
 ) -> Result<Response, PageError> {
     let choice = choice.without_blanks();
-    in_its_turn(&server, choice.condition.is_some(), move |server| {
+    run_list_query(&server, choice.condition.is_some(), move |server| {
         // A mistake in a filter is shown next to the form instead of on an error page.
         let (rows, wrong) = match load_trace_table(server, &choice) {
             Ok(rows) => (rows, None),
@@ -169,7 +169,7 @@ pub(super) async fn render_trace_rows(
     PageQuery(choice): PageQuery<TraceListQuery>,
 ) -> Result<Response, PageError> {
     let choice = choice.without_blanks();
-    in_its_turn(&server, choice.condition.is_some(), move |server| {
+    run_list_query(&server, choice.condition.is_some(), move |server| {
         Ok(render::respond_with_fragment(&TraceRowsPart { rows: load_trace_table(server, &choice)? }, &headers))
     })
     .await
@@ -177,14 +177,14 @@ pub(super) async fn render_trace_rows(
 
 /// Runs a query of the list. A condition on spans reads whole traces, so it runs with the large queries, of which few
 /// run at once.
-async fn in_its_turn(
+async fn run_list_query(
     server: &Arc<ServerState>,
     has_condition: bool,
     make: impl FnOnce(&ServerState) -> Result<Response, ApiError> + Send + 'static,
 ) -> Result<Response, PageError> {
     Ok(match has_condition {
-        true => blocking_large(server, make).await?,
-        false => run_store_query(server, make).await?,
+        true => run_large_query(server, make).await?,
+        false => run_short_query(server, make).await?,
     })
 }
 
@@ -207,7 +207,7 @@ fn build_filter_shortcuts(settings: &ReloadableSettings, address: &PageUrl) -> V
     let wrong = names.into_iter().filter_map(|name| {
         let labels = evaluators::find_evaluator_labels(settings, &name);
         Some(FilterShortcut {
-            text: format!("{}: {}", find_evaluator_title(settings, &name), wrong_words(&labels)?),
+            text: format!("{}: {}", find_evaluator_title(settings, &name), describe_wrong_verdicts(&labels)?),
             href: address.with_replaced("label", None).with_replaced("wrong", Some(&name)).to_string(),
         })
     });
@@ -220,7 +220,7 @@ fn build_filter_shortcuts(settings: &ReloadableSettings, address: &PageUrl) -> V
 
 /// Returns words for wrong verdicts of an evaluator. With two labels it is the worse one; with more no single label
 /// fits. None if the labels are not known. Labels are ordered from best to worst.
-fn wrong_words(labels: &[(String, f64)]) -> Option<String> {
+fn describe_wrong_verdicts(labels: &[(String, f64)]) -> Option<String> {
     match labels {
         [] => None,
         [.., (worst, _)] if labels.len() <= 2 => Some(text::format_display_line(worst)),
@@ -260,10 +260,10 @@ fn load_trace_table(server: &ServerState, choice: &TraceListQuery) -> Result<Tra
     let mut rows = Vec::with_capacity(found.len());
     for trace in &found {
         // A trace without trajectories is either waiting to be assembled or contains no agent.
-        let is_open = trace.trajectories.is_empty() && server.store.is_due(trace.trace_group)?;
-        let guilty = find_wrong_step_url(server, trace, choice)?;
+        let is_open = trace.trajectories.is_empty() && server.store.is_in_ready_queue(trace.trace_group)?;
+        let row_url = find_wrong_step_url(server, trace, choice)?;
         let group = server.store.group_totals(trace.trace_group, trace.no)?;
-        rows.push(TraceListRow::from_row(&settings, trace, &evaluators, &guilty, is_open).with_group(trace, group));
+        rows.push(TraceListRow::from_row(&settings, trace, &evaluators, &row_url, is_open).with_group(trace, group));
     }
     Ok(TraceListTable {
         count: counted.map(format_match_count),
@@ -273,7 +273,7 @@ fn load_trace_table(server: &ServerState, choice: &TraceListQuery) -> Result<Tra
         orders: if choice.condition.is_none() { build_sort_links(choice) } else { Vec::new() },
         export: choice.to_page_url("/traces/export").with_replaced("sort", None).to_string(),
         columns: evaluators.iter().map(|name| find_evaluator_title(&settings, name)).collect(),
-        is_short: next.is_some() && rows.len() < ROWS,
+        is_short: next.is_some() && rows.len() < MATCHES_PER_PAGE,
         is_narrowed: choice.is_narrowed(),
         next: next.map(|cursor| choice.to_page_url("/traces").with("cursor", Some(&cursor)).to_string()),
         rows,
@@ -299,19 +299,19 @@ impl TraceListTable {
 }
 
 impl TraceListRow {
-    /// Builds a row. `guilty` is the URL that it links to.
+    /// Builds a row. `row_url` is the URL that it links to.
     fn from_row(
         settings: &ReloadableSettings,
         trace: &TraceRow,
         evaluators: &[&str],
-        guilty: &PageUrl,
+        row_url: &PageUrl,
         is_open: bool,
     ) -> TraceListRow {
         let first = trace.trajectories.first();
         let name = |text: Option<&String>| text.map(|text| text::format_display_line(text)).unwrap_or_default();
         let cost: Vec<f64> = trace.trajectories.iter().filter_map(|trajectory| trajectory.cost_usd).collect();
         TraceListRow {
-            href: guilty.to_string(),
+            href: row_url.to_string(),
             at: trace.start_ns,
             id: trace.trace_id.to_string(),
             query: first
@@ -361,17 +361,17 @@ impl TraceListRow {
 
 /// Finds the URL of the first wrong step that matches the filter, or of the trace.
 fn find_wrong_step_url(server: &ServerState, trace: &TraceRow, choice: &TraceListQuery) -> Result<PageUrl, ApiError> {
-    if let Some((trajectory, step)) = server.store.wrong_step(trace.no, &choice.to_trace_filter()?)? {
+    if let Some((trajectory, step)) = server.store.find_wrong_step(trace.no, &choice.to_trace_filter()?)? {
         let is_first = trace.trajectories.first().is_some_and(|first| first.trajectory_id == trajectory);
         let trajectory = Some(trajectory.as_str()).filter(|_| !is_first);
         let step = Some(step).filter(|step| *step > 0);
         return Ok(loaded_trace::build_step_url(&trace.trace_id.to_string(), trajectory, step));
     }
-    Ok(first_wrong(trace, choice.evaluator()))
+    Ok(first_wrong_step_url(trace, choice.evaluator()))
 }
 
 /// Returns the URL of the first wrong verdict of any evaluator, or of `wanted`, by the loaded score summaries.
-fn first_wrong(trace: &TraceRow, wanted: Option<&str>) -> PageUrl {
+fn first_wrong_step_url(trace: &TraceRow, wanted: Option<&str>) -> PageUrl {
     let id = trace.trace_id.to_string();
     let fits = |score: &&ScoreRow| wanted.is_none_or(|wanted| wanted == score.evaluator);
     let first = trace.trajectories.iter().enumerate().find_map(|(at, trajectory)| {
@@ -475,8 +475,8 @@ mod tests {
     fn a_shortcut_says_what_it_leads_to() {
         let labels =
             |names: &[&str]| -> Vec<(String, f64)> { names.iter().map(|name| ((*name).to_owned(), 0.0)).collect() };
-        assert_eq!(wrong_words(&[]), None);
-        assert_eq!(wrong_words(&labels(&["correct", "incorrect"])).as_deref(), Some("incorrect"));
-        assert_eq!(wrong_words(&labels(&["good", "fair", "bad"])).as_deref(), Some("flagged"));
+        assert_eq!(describe_wrong_verdicts(&[]), None);
+        assert_eq!(describe_wrong_verdicts(&labels(&["correct", "incorrect"])).as_deref(), Some("incorrect"));
+        assert_eq!(describe_wrong_verdicts(&labels(&["good", "fair", "bad"])).as_deref(), Some("flagged"));
     }
 }

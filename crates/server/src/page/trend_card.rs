@@ -65,7 +65,7 @@ impl ScoreTrend {
             change if change > 0.0 => Some(("up", format!("▲ {} above the {than} of the previous period", by(change)))),
             change => Some(("down", format!("▼ {} below the {than} of the previous period", by(-change)))),
         };
-        let is_sure = lie_apart(now.interval, before.interval);
+        let is_sure = are_disjoint(now.interval, before.interval);
         Some(ScoreTrend::new(words, "same as in the previous period", is_sure))
     }
 
@@ -83,7 +83,7 @@ impl ScoreTrend {
                 format!("▼ flagged {} less often than in the previous period ({than})", format_points(-change)),
             )),
         };
-        let is_sure = lie_apart(now.interval, before.interval);
+        let is_sure = are_disjoint(now.interval, before.interval);
         Some(ScoreTrend::new(words, "flagged as often as in the previous period", is_sure))
     }
 
@@ -105,7 +105,7 @@ fn format_points(change: f64) -> String {
 }
 
 /// Whether two intervals do not overlap, which is a conservative test of the difference.
-fn lie_apart(one: Option<ConfidenceInterval>, other: Option<ConfidenceInterval>) -> bool {
+fn are_disjoint(one: Option<ConfidenceInterval>, other: Option<ConfidenceInterval>) -> bool {
     one.zip(other).is_some_and(|(a, b)| a.low > b.high || b.low > a.high)
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::evaluator::Evaluator;
-use gradus_eval::judge::{JudgeFailure, ModelJudge, answer_form};
+use gradus_eval::judge::{JudgeFailure, ModelJudge, build_answer_form};
 use gradus_eval::outcome::OutcomeKind;
 use gradus_eval::prompt::{
     EvaluationCase, JudgePrompt, PromptRenderer, PromptWindow, ToolText, explain_not_applicable,
@@ -15,9 +15,9 @@ use gradus_eval::rubric::{Rubric, RubricSubject};
 use gradus_eval::runner::RulesJudge;
 use gradus_store::{JudgeCall, JudgeSpend};
 
-use crate::call_hold::{CallHold, CallHoldError};
+use crate::call_reservation::{CallReservation, CallReservationError};
 use crate::grading_rule::GradingRule;
-use crate::http_error::{ApiError, blocking_large};
+use crate::http_error::{ApiError, run_large_query};
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
 use crate::trace_group::TraceGroupView;
@@ -26,9 +26,9 @@ use gradus_report::html::number;
 use gradus_report::html::text::{self};
 
 /// Maximum number of bytes of each part of a prompt that the page shows.
-const MAX_PROMPT: usize = 60_000;
+const MAX_SHOWN_PROMPT_BYTES: usize = 60_000;
 /// Context window in tokens for a preview without a model.
-const WINDOW_TOKENS: usize = 32_000;
+const PREVIEW_WINDOW_TOKENS: usize = 32_000;
 
 /// The step or the trajectory that a rubric is tried on.
 pub(super) struct RubricTrialSubject {
@@ -121,14 +121,14 @@ impl RubricTrialSubject {
             return Err(ApiError::bad_request("Enter a step: this rubric applies to one step."));
         }
         let (id, rubric) = (id.to_owned(), rubric.clone());
-        blocking_large(server, move |server| {
+        run_large_query(server, move |server| {
             let missing = || ApiError::not_found("No trajectory has this id.");
             let trace = server.store.trace_of_trajectory(&id)?.ok_or_else(missing)?;
             let row = server.store.trace(trace)?.ok_or_else(missing)?;
             let all = TraceGroupView::load(&server.store, row.trace_group)?.trajectories;
             let found = all.into_iter().find(|one| one.trajectory_id == id).ok_or_else(missing)?;
             let settings = server.reloadable();
-            let mut texts = rule_of(&settings, &row.project).map(GradingRule::tool_texts).unwrap_or_default();
+            let mut texts = find_project_rule(&settings, &row.project).map(GradingRule::tool_texts).unwrap_or_default();
             let tools = texts.get_or_render(&found.tools);
             let at = step.filter(|_| of_steps).map(|number| {
                 found.steps.iter().position(|step| step.index == number).ok_or_else(|| {
@@ -154,7 +154,7 @@ impl RubricTrialSubject {
         rubric: &Rubric,
         is_changed: bool,
     ) -> RubricTrialJudge<'r> {
-        let Some(rule) = rule_of(settings, &self.project) else {
+        let Some(rule) = find_project_rule(settings, &self.project) else {
             return RubricTrialJudge::Nobody("No rule matches this project, so it has no judge.");
         };
         match (&rule.judge, Evaluator::with_offline_rules(rubric)) {
@@ -180,10 +180,10 @@ impl RubricTrialSubject {
         }
         let window = match who {
             RubricTrialJudge::Model(_, judge) => judge.settings.window,
-            _ => PromptWindow::of_tokens(WINDOW_TOKENS),
+            _ => PromptWindow::from_tokens(PREVIEW_WINDOW_TOKENS),
         };
         let prompt = self.render_prompt(rubric, window);
-        let is_cut = [&*prompt.system, &*prompt.user].iter().any(|part| part.len() > MAX_PROMPT);
+        let is_cut = [&*prompt.system, &*prompt.user].iter().any(|part| part.len() > MAX_SHOWN_PROMPT_BYTES);
         Ok(RubricPromptPreview {
             system: truncate_for_page(&prompt.system),
             user: truncate_for_page(&prompt.user),
@@ -263,10 +263,10 @@ impl RubricTrialQuestion {
         rubric: &Rubric,
     ) -> Result<RubricTrialAnswer, RubricTrialError> {
         let RubricTrialQuestion { subject, prompt, rule, daily_budget_usd, judge } = self;
-        let most_usd = judge.most_it_costs(&prompt);
+        let most_usd = judge.max_question_cost_usd(&prompt);
         // With a budget only one question is asked at a time: its cost has to be known before the next one is allowed.
         let _turn = match daily_budget_usd {
-            Some(_) => Some(server.trials.asking.lock().await),
+            Some(_) => Some(server.rubric_trials.asking.lock().await),
             None => None,
         };
         let call = JudgeCall {
@@ -280,14 +280,14 @@ impl RubricTrialQuestion {
             max_cost_usd: most_usd.unwrap_or_default(),
             daily_budget_usd,
         };
-        let mut hold = CallHold::reserve(&server.store, call).await.map_err(|error| match error {
-            CallHoldError::Budget { spent_usd } => RubricTrialError::Budget {
+        let mut hold = CallReservation::reserve(&server.store, call).await.map_err(|error| match error {
+            CallReservationError::Budget { spent_usd } => RubricTrialError::Budget {
                 budget: number::format_usd(daily_budget_usd.unwrap_or_default()),
                 spent: number::format_usd(spent_usd),
             },
-            CallHoldError::Store(error) => RubricTrialError::Query(error.into()),
+            CallReservationError::Store(error) => RubricTrialError::Query(error.into()),
         })?;
-        let form = answer_form(rubric, judge.settings.structured);
+        let form = build_answer_form(rubric, judge.settings.structured);
         let render = |window: PromptWindow| subject.render_prompt(rubric, window);
         let judgement = judge.judge(&form, &rubric.labels, prompt, render).await;
         let known_usd = judge.price.zip(judgement.usage).map(|(price, usage)| price.cost_of_usage(usage));
@@ -314,11 +314,11 @@ impl RubricTrialQuestion {
 }
 
 /// Finds the rule of a project: the first that matches, as in live grading.
-fn rule_of<'r>(settings: &'r ReloadableSettings, project: &str) -> Option<&'r GradingRule> {
+fn find_project_rule<'r>(settings: &'r ReloadableSettings, project: &str) -> Option<&'r GradingRule> {
     settings.rules.iter().find(|rule| rule.matches_project(project))
 }
 
 /// Returns the beginning of a text, truncated at a character boundary and without control characters.
 pub(super) fn truncate_for_page(whole: &str) -> String {
-    make_printable(&whole[..whole.floor_char_boundary(MAX_PROMPT)]).into_owned()
+    make_printable(&whole[..whole.floor_char_boundary(MAX_SHOWN_PROMPT_BYTES)]).into_owned()
 }

@@ -1,6 +1,6 @@
 //! One verdict: label, explanation, evidence, judge, and the labels of people.
 
-use gradus_eval::evaluator::{OFFLINE, OUTCOME, RULES};
+use gradus_eval::evaluator::{OFFLINE_JUDGE, OUTCOME, RULES_JUDGE};
 use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
 use gradus_report::html::number;
 use gradus_report::html::text::{self, DisplayText};
@@ -91,7 +91,7 @@ pub(super) struct LabelFormFields {
 }
 
 /// Maximum number of number keys for shortcuts.
-const MAX_NUMBERS: usize = 9;
+const MAX_NUMBER_KEYS: usize = 9;
 
 impl LabelFormFields {
     /// Whether the labels have number keys. With a single other label the key is `x`.
@@ -102,7 +102,7 @@ impl LabelFormFields {
     /// Returns the other labels with their keys.
     pub(super) fn labels_with_shortcuts(&self) -> Vec<(&str, Option<String>)> {
         let key = |at: usize| match self.has_numbers() {
-            true => (at < MAX_NUMBERS).then(|| (at + 1).to_string()),
+            true => (at < MAX_NUMBER_KEYS).then(|| (at + 1).to_string()),
             false => (at == 0).then(|| "x".to_owned()),
         };
         self.others.iter().enumerate().map(|(at, label)| (label.as_str(), key(at))).collect()
@@ -110,7 +110,7 @@ impl LabelFormFields {
 
     /// Returns the highest number key, for the help text.
     pub(super) fn last_number(&self) -> usize {
-        self.others.len().min(MAX_NUMBERS)
+        self.others.len().min(MAX_NUMBER_KEYS)
     }
 }
 
@@ -133,7 +133,7 @@ impl VerdictDetailView {
     ) -> VerdictDetailView {
         let RecordedVerdict { at_ns, is_wrong, line } = given;
         let known = find_evaluator_labels(settings, &line.evaluator);
-        let is_rules = matches!(&*line.judge, OFFLINE | RULES);
+        let is_rules = matches!(&*line.judge, OFFLINE_JUDGE | RULES_JUDGE);
         let class = match line.outcome {
             OutcomeKind::Scored if *is_wrong => "fail",
             // A label without a score is neither good nor bad.

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Path, State};
 use gradus_core::span::{SpanId, TraceId};
-use gradus_phoenix::span_view::iso_time;
+use gradus_phoenix::span_view::format_iso_time;
 use gradus_store::{AnnotationQuery, AnnotationRecord};
 use serde_json::{Value, json};
 
-use super::error::{PhoenixApiError, run_rows_query};
+use super::error::{PhoenixApiError, run_short_query};
 use super::request::{self, PhoenixQueryParams};
 use super::{ids, verdicts};
 use crate::phoenix::annotation_subject::PhoenixAnnotationTarget;
@@ -21,7 +21,7 @@ use crate::state::ServerState;
 const MAX_IDS: usize = 1000;
 
 /// `GET /v1/projects/{project}/span_annotations`.
-pub(super) async fn of_spans(
+pub(super) async fn list_span_annotations(
     server: State<Arc<ServerState>>,
     project: Path<String>,
     params: PhoenixQueryParams,
@@ -30,7 +30,7 @@ pub(super) async fn of_spans(
 }
 
 /// `GET /v1/projects/{project}/trace_annotations`.
-pub(super) async fn of_traces(
+pub(super) async fn list_trace_annotations(
     server: State<Arc<ServerState>>,
     project: Path<String>,
     params: PhoenixQueryParams,
@@ -39,7 +39,7 @@ pub(super) async fn of_traces(
 }
 
 /// `GET /v1/projects/{project}/session_annotations`.
-pub(super) async fn of_sessions(
+pub(super) async fn list_session_annotations(
     server: State<Arc<ServerState>>,
     project: Path<String>,
     params: PhoenixQueryParams,
@@ -70,7 +70,7 @@ async fn list_annotations(
     let limit = params.parse_limit(10, 10_000)?;
     let up_to = match params.last_value("cursor") {
         Some(cursor) => Some(
-            ids::decode_number(subject.node_type(), cursor)
+            ids::decode_numeric_id(subject.node_type(), cursor)
                 .ok_or_else(|| PhoenixApiError::unprocessable("Invalid cursor value"))?,
         ),
         None => None,
@@ -86,8 +86,8 @@ async fn list_annotations(
         up_to,
         limit: limit + 1,
     };
-    run_rows_query(server, move |server| {
-        let mut rows = server.store.annotations_about(&query)?;
+    run_short_query(server, move |server| {
+        let mut rows = server.store.query_annotations(&query)?;
         let next = rows.get(limit).map(|row| ids::encode_node_id(subject.node_type(), row.no));
         rows.truncate(limit);
         let mut data: Vec<Value> = rows.iter().map(|row| annotation_to_json(row, subject, field)).collect();
@@ -96,7 +96,7 @@ async fn list_annotations(
             data.extend(verdicts::list_named_verdicts(server, subject, &query)?);
         }
         // Phoenix answers 404 only if none of the targets exists, and an empty list otherwise.
-        if data.is_empty() && query.identifiers.is_empty() && !any_known(server, subject, project, &wanted)? {
+        if data.is_empty() && query.identifiers.is_empty() && !any_target_exists(server, subject, project, &wanted)? {
             return Err(PhoenixApiError::not_found(format!("None of the supplied {field}s exist in this project")));
         }
         Ok(Json(json!({"data": data, "next_cursor": next})))
@@ -105,7 +105,7 @@ async fn list_annotations(
 }
 
 /// Whether at least one of the targets exists in the project.
-fn any_known(
+fn any_target_exists(
     server: &ServerState,
     subject: PhoenixAnnotationTarget,
     project: i64,
@@ -114,7 +114,7 @@ fn any_known(
     for id in wanted {
         let trace = match subject {
             PhoenixAnnotationTarget::Trace => Some(TraceId::parse(id)),
-            PhoenixAnnotationTarget::Session => crate::phoenix::session_lookup::first_trace(server, id)?,
+            PhoenixAnnotationTarget::Session => crate::phoenix::session_lookup::find_first_trace(server, id)?,
             PhoenixAnnotationTarget::Span | PhoenixAnnotationTarget::Document => {
                 server.store.trace_of_span(SpanId::parse(id))?
             }
@@ -130,7 +130,7 @@ fn any_known(
 
 /// Converts to Phoenix's representation. The name of the API key is removed from the metadata.
 fn annotation_to_json(row: &AnnotationRecord, subject: PhoenixAnnotationTarget, field: &str) -> Value {
-    let time = |ns: i64| iso_time(ns / 1000);
+    let time = |ns: i64| format_iso_time(ns / 1000);
     let mut shown = json!({
         "id": ids::encode_node_id(subject.node_type(), row.no),
         "created_at": time(row.created_ns),

@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::data_list::visit_data_list;
-use super::error::{PhoenixApiError, blocking_sender};
+use super::error::{PhoenixApiError, run_outside_pool};
 use super::ids;
 use super::request::{self, PhoenixQueryParams};
 use crate::annotation_limits::check_annotation_size;
@@ -29,7 +29,7 @@ use crate::state::ServerState;
 
 /// Maximum number of annotations that wait for their targets. More are refused, so that annotations of spans that
 /// never arrive cannot fill the disk.
-const MAX_WAITING: u64 = 100_000;
+const MAX_WAITING_ANNOTATIONS: u64 = 100_000;
 
 /// Maximum number of annotations in one request.
 pub(super) const MAX_ROWS: usize = 100_000;
@@ -88,7 +88,7 @@ pub(super) struct ReceivedAnnotation {
 }
 
 /// `POST /v1/span_annotations`.
-pub(super) async fn of_spans(
+pub(super) async fn receive_span_annotations(
     server: State<Arc<ServerState>>,
     caller: Extension<RequestCaller>,
     params: PhoenixQueryParams,
@@ -99,7 +99,7 @@ pub(super) async fn of_spans(
 }
 
 /// `POST /v1/trace_annotations`.
-pub(super) async fn of_traces(
+pub(super) async fn receive_trace_annotations(
     server: State<Arc<ServerState>>,
     caller: Extension<RequestCaller>,
     params: PhoenixQueryParams,
@@ -110,7 +110,7 @@ pub(super) async fn of_traces(
 }
 
 /// `POST /v1/session_annotations`.
-pub(super) async fn of_sessions(
+pub(super) async fn receive_session_annotations(
     server: State<Arc<ServerState>>,
     caller: Extension<RequestCaller>,
     params: PhoenixQueryParams,
@@ -121,7 +121,7 @@ pub(super) async fn of_sessions(
 }
 
 /// `POST /v1/document_annotations`.
-pub(super) async fn of_documents(
+pub(super) async fn receive_document_annotations(
     server: State<Arc<ServerState>>,
     caller: Extension<RequestCaller>,
     params: PhoenixQueryParams,
@@ -245,11 +245,11 @@ pub(super) async fn store_annotations(
         return Ok(Vec::new());
     }
     let caller = caller.clone();
-    let signed = blocking_sender(server, move |server| {
+    let signed = run_outside_pool(server, move |server| {
         said.iter()
             .try_for_each(|one| check_annotation_size(&one.annotation))
             .map_err(|error| PhoenixApiError::new(StatusCode::PAYLOAD_TOO_LARGE, error.to_string()))?;
-        if let Some(reason) = server.find_borrowed_name(&caller, said.iter().map(|one| &one.annotation))? {
+        if let Some(reason) = server.explain_borrowed_name(&caller, said.iter().map(|one| &one.annotation))? {
             return Err(PhoenixApiError::new(StatusCode::FORBIDDEN, reason));
         }
         // The trace of each target, looked up only once for each id.
@@ -269,10 +269,10 @@ pub(super) async fn store_annotations(
         }
         let is_missing = |one: &&ReceivedAnnotation| homes.get(&one.id).is_some_and(Option::is_none);
         let more = said.iter().filter(is_missing).count() as u64;
-        if more > 0 && server.store.waiting_annotations()? + more > MAX_WAITING {
+        if more > 0 && server.store.count_waiting_annotations()? + more > MAX_WAITING_ANNOTATIONS {
             return Err(PhoenixApiError::new(
                 StatusCode::INSUFFICIENT_STORAGE,
-                format!("at most {MAX_WAITING} annotations wait for spans that have not come; send the spans first"),
+                format!("at most {MAX_WAITING_ANNOTATIONS} annotations wait for spans that have not come; send the spans first"),
             ));
         }
         let annotations = said.into_iter().map(|one| {
@@ -280,10 +280,10 @@ pub(super) async fn store_annotations(
             NewAnnotation { trace_id, ..one.annotation }
         });
         let annotations: Vec<NewAnnotation> = annotations.collect();
-        Ok(server.sign_annotations(annotations, &caller))
+        Ok(server.redact_and_sign(annotations, &caller))
     })
     .await?;
-    Ok(server.annotate(signed).await?)
+    Ok(server.store_annotations_in_batches(signed).await?)
 }
 
 /// Lists the ids without a target, each once, in the order of the request.
@@ -308,7 +308,7 @@ fn find_target_trace(
         PhoenixAnnotationTarget::Session => {
             let name = crate::phoenix::session_lookup::resolve_session_name(id);
             let kept = server.reloadable().redaction.apply(&name);
-            crate::phoenix::session_lookup::first_trace(server, kept.as_deref().unwrap_or(id))?
+            crate::phoenix::session_lookup::find_first_trace(server, kept.as_deref().unwrap_or(id))?
         }
     })
 }
@@ -324,7 +324,7 @@ struct NoteData {
 }
 
 /// `POST /v1/span_notes`.
-pub(super) async fn note_of_span(
+pub(super) async fn receive_span_note(
     server: State<Arc<ServerState>>,
     caller: Extension<RequestCaller>,
     headers: HeaderMap,
@@ -334,7 +334,7 @@ pub(super) async fn note_of_span(
 }
 
 /// `POST /v1/trace_notes`.
-pub(super) async fn note_of_trace(
+pub(super) async fn receive_trace_note(
     server: State<Arc<ServerState>>,
     caller: Extension<RequestCaller>,
     headers: HeaderMap,
@@ -344,7 +344,7 @@ pub(super) async fn note_of_trace(
 }
 
 /// `POST /v1/session_notes`.
-pub(super) async fn note_of_session(
+pub(super) async fn receive_session_note(
     server: State<Arc<ServerState>>,
     caller: Extension<RequestCaller>,
     headers: HeaderMap,

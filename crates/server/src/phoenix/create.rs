@@ -8,13 +8,13 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use gradus_core::span::{Span, SpanId};
-use gradus_core::span_json::phoenix_span;
-use gradus_otlp::export_of_spans;
+use gradus_core::span_json::read_phoenix_span;
+use gradus_otlp::export_from_spans;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::data_list::visit_data_list;
-use super::error::{PhoenixApiError, blocking_sender};
+use super::error::{PhoenixApiError, run_outside_pool};
 use super::{ids, request};
 use crate::json_size::estimate_parsed_size;
 use crate::memory::MemoryLease;
@@ -24,7 +24,7 @@ use crate::state::ServerState;
 /// Maximum number of spans in one request.
 const MAX_SPANS: usize = 100_000;
 /// Estimated memory of a span's ids while its request is processed.
-const SPAN_BYTES: usize = 300;
+const SPAN_ID_BYTES: usize = 300;
 /// Spans are converted to OTLP in batches of this many bytes of text, to bound the parsed values in memory.
 const BATCH_BYTES: usize = 1 << 20;
 
@@ -37,7 +37,7 @@ pub(super) async fn create_spans(
     body: Body,
 ) -> Result<(StatusCode, Json<Value>), PhoenixApiError> {
     // A project is created if the path has its name. If the path has an id, the project must exist.
-    let name = match ids::decode_number("Project", &project) {
+    let name = match ids::decode_numeric_id("Project", &project) {
         Some(_) => request::find_project(&server, &project).await?.name,
         None => project,
     };
@@ -52,7 +52,7 @@ pub(super) async fn create_spans(
     })
     .await?;
     let total = ids.len();
-    let known = blocking_sender(&server, move |server| {
+    let known = run_outside_pool(&server, move |server| {
         let mut known = Vec::new();
         let mut seen = HashSet::new();
         for (trace_id, span_id) in &ids {
@@ -69,7 +69,7 @@ pub(super) async fn create_spans(
             "error": "Request contains invalid or duplicate spans", "total_received": total, "total_queued": 0,
             "total_duplicates": known.len(), "total_invalid": 0, "duplicate_spans": known, "invalid_spans": [],
         });
-        return Err(PhoenixApiError::with_json(StatusCode::BAD_REQUEST, &error));
+        return Err(PhoenixApiError::with_json_body(StatusCode::BAD_REQUEST, &error));
     }
     store_spans(&server, prepared, lease).await?;
     Ok((StatusCode::ACCEPTED, Json(json!({"total_received": total, "total_queued": total}))))
@@ -94,7 +94,7 @@ impl SpanReader {
     fn read(&mut self, index: usize, item: &RawValue, lease: &mut MemoryLease) -> Result<(), PhoenixApiError> {
         let text = item.get();
         let parsed = estimate_parsed_size(text.as_bytes());
-        lease.grow(parsed + SPAN_BYTES).map_err(ReceiveRefusal::from)?;
+        lease.grow(parsed + SPAN_ID_BYTES).map_err(ReceiveRefusal::from)?;
         let span: Map<String, Value> = serde_json::from_str(text).map_err(|error| {
             PhoenixApiError::invalid_body(&["data".into(), index.into()], &format!("it cannot be read: {error}"))
         })?;
@@ -103,12 +103,12 @@ impl SpanReader {
             at.extend(place.iter().map(|name| Value::from(*name)));
             PhoenixApiError::invalid_body(&at, &message)
         })?;
-        let flat = flattened_size(0, span.get("attributes").unwrap_or(&Value::Null))
-            .saturating_add(flattened_size(0, span.get("events").unwrap_or(&Value::Null)));
+        let flat = estimate_flattened_size(0, span.get("attributes").unwrap_or(&Value::Null))
+            .saturating_add(estimate_flattened_size(0, span.get("events").unwrap_or(&Value::Null)));
         lease.grow(flat).map_err(ReceiveRefusal::from)?;
         let id = |name: &str| span["context"][name].as_str().unwrap_or_default().to_owned();
         self.ids.push((id("trace_id"), id("span_id")));
-        self.batch.push(phoenix_span(&span));
+        self.batch.push(read_phoenix_span(&span));
         drop(span);
         lease.shrink_to(lease.bytes() - parsed);
         self.batch_text += text.len();
@@ -125,7 +125,7 @@ impl SpanReader {
 
     /// Concatenated export requests are one valid export request, so batches are simply appended.
     fn write_batch(&mut self) {
-        self.export.extend(export_of_spans(&self.batch));
+        self.export.extend(export_from_spans(&self.batch));
         self.batch.clear();
         self.batch_text = 0;
     }
@@ -138,11 +138,11 @@ impl SpanReader {
 
 /// Estimates the memory of attributes after flattening. Each value gets its whole path as its name, so a long name
 /// around many values is repeated for each of them.
-fn flattened_size(path: usize, value: &Value) -> usize {
+fn estimate_flattened_size(path: usize, value: &Value) -> usize {
     // Estimated bytes of one attribute, and digits of a list index in its name.
     const VALUE: usize = 120;
     const INDEX_DIGITS: usize = 8;
-    let inner = |name: usize, value: &Value| flattened_size(path.saturating_add(name + 1), value);
+    let inner = |name: usize, value: &Value| estimate_flattened_size(path.saturating_add(name + 1), value);
     let nested: usize = match value {
         Value::Object(entries) => {
             entries.iter().fold(0, |sum, (key, value)| sum.saturating_add(inner(key.len(), value)))
@@ -150,18 +150,20 @@ fn flattened_size(path: usize, value: &Value) -> usize {
         Value::Array(items) if items.iter().any(Value::is_object) => {
             items.iter().fold(0, |sum, item| sum.saturating_add(inner(INDEX_DIGITS, item)))
         }
-        Value::Array(items) => items.len().saturating_mul(VALUE).saturating_add(items.iter().map(text_size).sum()),
-        other => text_size(other),
+        Value::Array(items) => {
+            items.len().saturating_mul(VALUE).saturating_add(items.iter().map(estimate_text_size).sum())
+        }
+        other => estimate_text_size(other),
     };
     nested.saturating_add(path + VALUE)
 }
 
 /// Estimates the bytes of a value inside of a list, which is not flattened further.
-fn text_size(value: &Value) -> usize {
+fn estimate_text_size(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len(),
-        Value::Array(items) => items.iter().map(|item| 120 + text_size(item)).sum(),
-        Value::Object(entries) => entries.iter().map(|(key, value)| 120 + key.len() + text_size(value)).sum(),
+        Value::Array(items) => items.iter().map(|item| 120 + estimate_text_size(item)).sum(),
+        Value::Object(entries) => entries.iter().map(|(key, value)| 120 + key.len() + estimate_text_size(value)).sum(),
         _ => 0,
     }
 }

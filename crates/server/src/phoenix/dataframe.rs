@@ -9,9 +9,9 @@ use axum::http::HeaderMap;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 
-use super::error::{PhoenixApiError, run_rows_query};
+use super::error::{PhoenixApiError, run_short_query};
 use super::query::{DataFrameError, QueryBody, SpanQuery};
-use super::request::{DEFAULT_PROJECT, PhoenixQueryParams, read_time};
+use super::request::{DEFAULT_PROJECT, PhoenixQueryParams, parse_iso_time_us};
 use super::rows::{RootSpanFilter, SpanQueryBounds};
 use super::{arrow, frame_json, ids};
 use crate::memory::MemoryLease;
@@ -56,9 +56,9 @@ pub(super) async fn query_spans(
         return Ok(([(CONTENT_TYPE, kind)], body).into_response());
     }
     let body = stream::stream_query_body(&pool, permit, stall_timeout, move |sink| {
-        queries.iter().try_for_each(|query| arrow::write_frame(&server, query, &bounds, sink))
+        queries.iter().try_for_each(|query| arrow::write_arrow_frame(&server, query, &bounds, sink))
     });
-    Ok(([(CONTENT_TYPE, arrow::CONTENT_KIND)], body).into_response())
+    Ok(([(CONTENT_TYPE, arrow::ARROW_CONTENT_TYPE)], body).into_response())
 }
 
 /// Parses a request and its queries on a worker thread.
@@ -90,9 +90,9 @@ async fn resolve_query_bounds(
     let names =
         [params.last_value("project_name"), params.last_value("project-name"), header, body.project_name.as_deref()];
     let name = names.into_iter().flatten().find(|name| !name.is_empty()).unwrap_or(DEFAULT_PROJECT).to_owned();
-    let project = run_rows_query(server, move |server| Ok(server.store.project_named(&name)?)).await?;
+    let project = run_short_query(server, move |server| Ok(server.store.project_named(&name)?)).await?;
     let time = |name: &str, text: Option<&String>| match text {
-        Some(text) => read_time(text).map(Some).ok_or_else(|| {
+        Some(text) => parse_iso_time_us(text).map(Some).ok_or_else(|| {
             PhoenixApiError::invalid_body(&[name.into()], &format!("{text:?}: write it as 2026-11-15T08:00:00+00:00"))
         }),
         None => Ok(None),

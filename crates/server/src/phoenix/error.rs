@@ -18,7 +18,7 @@ pub(super) struct PhoenixApiError {
     status: StatusCode,
     body: String,
     /// The content type of `body`.
-    kind: &'static str,
+    content_type: &'static str,
     /// Set where a retry may succeed.
     retry_after_s: Option<u32>,
 }
@@ -28,7 +28,7 @@ const JSON: &str = "application/json";
 
 impl PhoenixApiError {
     pub(super) fn new(status: StatusCode, message: impl Into<String>) -> PhoenixApiError {
-        PhoenixApiError { status, body: message.into(), kind: TEXT, retry_after_s: None }
+        PhoenixApiError { status, body: message.into(), content_type: TEXT, retry_after_s: None }
     }
 
     pub(super) fn bad_request(message: impl Into<String>) -> PhoenixApiError {
@@ -44,17 +44,17 @@ impl PhoenixApiError {
         PhoenixApiError::new(StatusCode::UNPROCESSABLE_ENTITY, message)
     }
 
-    /// Builds a 422 for a body that cannot be understood, in FastAPI's form: `place` is the path to the wrong field.
-    pub(super) fn invalid_body(place: &[serde_json::Value], message: &str) -> PhoenixApiError {
+    /// Builds a 422 for a body that cannot be understood, in FastAPI's form: `location` is the path to the wrong field.
+    pub(super) fn invalid_body(location: &[serde_json::Value], message: &str) -> PhoenixApiError {
         let mut at = vec![serde_json::Value::from("body")];
-        at.extend_from_slice(place);
+        at.extend_from_slice(location);
         let detail = serde_json::json!({"detail": [{"type": "value_error", "loc": at, "msg": message}]});
-        PhoenixApiError { kind: JSON, ..PhoenixApiError::unprocessable(detail.to_string()) }
+        PhoenixApiError { content_type: JSON, ..PhoenixApiError::unprocessable(detail.to_string()) }
     }
 
     /// Builds an error with a JSON body, for responses whose structure clients parse.
-    pub(super) fn with_json(status: StatusCode, body: &serde_json::Value) -> PhoenixApiError {
-        PhoenixApiError { kind: JSON, ..PhoenixApiError::new(status, body.to_string()) }
+    pub(super) fn with_json_body(status: StatusCode, body: &serde_json::Value) -> PhoenixApiError {
+        PhoenixApiError { content_type: JSON, ..PhoenixApiError::new(status, body.to_string()) }
     }
 }
 
@@ -103,7 +103,7 @@ impl From<JsonError> for PhoenixApiError {
 
 impl IntoResponse for PhoenixApiError {
     fn into_response(self) -> Response {
-        let mut response = (self.status, [(CONTENT_TYPE, self.kind)], self.body).into_response();
+        let mut response = (self.status, [(CONTENT_TYPE, self.content_type)], self.body).into_response();
         if let Some(seconds) = self.retry_after_s {
             response.headers_mut().insert(RETRY_AFTER, seconds.into());
         }
@@ -112,15 +112,15 @@ impl IntoResponse for PhoenixApiError {
 }
 
 /// Runs a short query in the query pool, within its time budget; callers take turns.
-pub(super) async fn run_rows_query<T: Send + 'static>(
+pub(super) async fn run_short_query<T: Send + 'static>(
     server: &Arc<ServerState>,
     read: impl FnOnce(&ServerState) -> Result<T, PhoenixApiError> + Send + 'static,
 ) -> Result<T, PhoenixApiError> {
     run_query(server, QueryKind::Rows, read).await
 }
 
-/// As [`run_rows_query`], for queries that load whole traces. Fewer of them run at once.
-pub(super) async fn blocking_large<T: Send + 'static>(
+/// As [`run_short_query`], for queries that load whole traces. Fewer of them run at once.
+pub(super) async fn run_large_query<T: Send + 'static>(
     server: &Arc<ServerState>,
     read: impl FnOnce(&ServerState) -> Result<T, PhoenixApiError> + Send + 'static,
 ) -> Result<T, PhoenixApiError> {
@@ -138,7 +138,7 @@ async fn run_query<T: Send + 'static>(
 }
 
 /// Runs a lookup outside the query pool, for requests of senders, which must not wait for queries.
-pub(super) async fn blocking_sender<T: Send + 'static>(
+pub(super) async fn run_outside_pool<T: Send + 'static>(
     server: &Arc<ServerState>,
     read: impl FnOnce(&ServerState) -> Result<T, PhoenixApiError> + Send + 'static,
 ) -> Result<T, PhoenixApiError> {

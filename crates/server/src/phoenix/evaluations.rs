@@ -36,10 +36,10 @@ pub(super) async fn log_evaluations(
     body: Body,
 ) -> Result<StatusCode, PhoenixApiError> {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    if kind.split(';').next().unwrap_or_default().trim() != arrow::CONTENT_KIND {
+    if kind.split(';').next().unwrap_or_default().trim() != arrow::ARROW_CONTENT_TYPE {
         return Err(PhoenixApiError::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            format!("content type {kind:?} is not known here; send {}", arrow::CONTENT_KIND),
+            format!("content type {kind:?} is not known here; send {}", arrow::ARROW_CONTENT_TYPE),
         ));
     }
     let by = caller.clone();

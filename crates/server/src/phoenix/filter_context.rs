@@ -22,7 +22,7 @@ pub(super) struct StoreFilterContext<'a> {
 }
 
 /// Maximum number of annotations of one name on one target that a filter sees.
-const MAX_NOTES: usize = 100;
+const MAX_FILTER_ANNOTATIONS: usize = 100;
 
 impl<'a> StoreFilterContext<'a> {
     pub(super) fn new(server: &'a ServerState, trace: &'a TraceView<'a>, index: usize) -> StoreFilterContext<'a> {
@@ -36,13 +36,13 @@ impl<'a> StoreFilterContext<'a> {
     }
 
     /// Whether the parent was received. It nearly always is in the same trace; otherwise the store is asked.
-    pub(super) fn finds_parent(&self) -> bool {
+    pub(super) fn was_parent_received(&self) -> bool {
         let Some(parent) = self.trace.spans[self.index].parent_id else { return false };
-        self.trace.position_of(parent).is_some()
-            || self.look_up(self.server.store.trace_of_span(parent)).flatten().is_some()
+        self.trace.find_span_index(parent).is_some()
+            || self.keep_error(self.server.store.trace_of_span(parent)).flatten().is_some()
     }
 
-    fn look_up<T>(&self, found: Result<T, StoreError>) -> Option<T> {
+    fn keep_error<T>(&self, found: Result<T, StoreError>) -> Option<T> {
         found.map_err(|error| *self.failed.borrow_mut() = Some(error)).ok()
     }
 }
@@ -50,12 +50,12 @@ impl<'a> StoreFilterContext<'a> {
 impl SpanFilterContext for StoreFilterContext<'_> {
     // A parent that was not received counts as none.
     fn has_parent(&self) -> bool {
-        self.finds_parent()
+        self.was_parent_received()
     }
 
     /// Whether the query has to end. Filters call it in long loops, so that a query ends when its budget is used up.
     fn should_stop(&self) -> bool {
-        self.look_up(gradus_store::check_query().map_err(StoreError::from)).is_none()
+        self.keep_error(gradus_store::check_query().map_err(StoreError::from)).is_none()
     }
 
     fn cumulative_tokens(&self) -> TokenSums {
@@ -79,10 +79,10 @@ impl SpanFilterContext for StoreFilterContext<'_> {
         let filter = AnnotationFilter {
             target: Some(target.clone()),
             name: Some(name.to_owned()),
-            limit: MAX_NOTES,
+            limit: MAX_FILTER_ANNOTATIONS,
             ..AnnotationFilter::default()
         };
-        let rows = self.look_up(self.server.store.annotations(&filter)).unwrap_or_default();
+        let rows = self.keep_error(self.server.store.annotations(&filter)).unwrap_or_default();
         let mut notes: Vec<FilterableAnnotation> = rows
             .into_iter()
             .map(|row| FilterableAnnotation {
@@ -92,10 +92,9 @@ impl SpanFilterContext for StoreFilterContext<'_> {
                 identifier: row.identifier,
             })
             .collect();
-        let ours = self
-            .trace
-            .verdicts
-            .get_or_init(|| self.look_up(verdicts::of_trace(self.server, self.trace.trace_id)).unwrap_or_default());
+        let ours = self.trace.verdicts.get_or_init(|| {
+            self.keep_error(verdicts::load_trace_verdicts(self.server, self.trace.trace_id)).unwrap_or_default()
+        });
         let ours = ours.iter().filter_map(|verdict| verdict.to_filterable(&target, name));
         // `gradus eval --log-to-phoenix` logs the same verdicts: they must not be counted twice.
         let ours: Vec<FilterableAnnotation> =

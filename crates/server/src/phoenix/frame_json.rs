@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::dataframe_rows::{DataFrameCell, DataFrameRow, DataFrameSchema};
 use super::query::SpanQuery;
-use super::rows::{self, BASE, SpanQueryBounds};
+use super::rows::{self, BASE_COLUMNS, SpanQueryBounds};
 use crate::state::ServerState;
 use crate::stream::ResponseSink;
 
@@ -54,8 +54,8 @@ pub(super) fn write_json_frame(
 
 /// Lists the columns that a table has even without rows.
 pub(super) fn list_declared_columns(query: &SpanQuery) -> Vec<String> {
-    if query.wants_all() {
-        return BASE.iter().map(|name| (*name).to_owned()).collect();
+    if query.wants_all_attributes() {
+        return BASE_COLUMNS.iter().map(|name| (*name).to_owned()).collect();
     }
     let selected = query.select.iter().filter(|(name, _)| *name != query.index.key);
     selected.map(|(name, _)| query.output_column_name(name).to_owned()).collect()

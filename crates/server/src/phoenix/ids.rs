@@ -17,7 +17,7 @@ pub(super) fn decode_node_id(kind: &str, id: &str) -> Option<String> {
 }
 
 /// Returns the number in an id of this type; `None` also for negative numbers, which no row has.
-pub(super) fn decode_number(kind: &str, id: &str) -> Option<i64> {
+pub(super) fn decode_numeric_id(kind: &str, id: &str) -> Option<i64> {
     decode_node_id(kind, id)?.parse().ok().filter(|number| *number >= 0)
 }
 
@@ -35,10 +35,10 @@ mod tests {
     #[test]
     fn ids_are_as_phoenix_writes_them() {
         assert_eq!(encode_node_id("Project", 2), "UHJvamVjdDoy");
-        assert_eq!(decode_number("Project", "UHJvamVjdDoy"), Some(2));
-        assert_eq!(decode_number("Span", "UHJvamVjdDoy"), None);
+        assert_eq!(decode_numeric_id("Project", "UHJvamVjdDoy"), Some(2));
+        assert_eq!(decode_numeric_id("Span", "UHJvamVjdDoy"), None);
         assert_eq!(decode_node_id("Project", "no base64"), None);
-        assert_eq!(decode_number("Project", &encode_node_id("Project", -1)), None);
+        assert_eq!(decode_numeric_id("Project", &encode_node_id("Project", -1)), None);
         assert_ne!(generate_random_id(), generate_random_id());
     }
 }

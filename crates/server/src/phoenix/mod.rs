@@ -66,25 +66,25 @@ pub(super) fn build_phoenix_routes() -> Router<Arc<ServerState>> {
         .route("/v1/projects/{project}/spans/otlpv1", get(spans::list_otlp))
         .route("/v1/projects/{project}/traces", get(traces::list_traces))
         .route("/v1/projects/{project}/sessions", get(sessions::list_sessions))
-        .route("/v1/projects/{project}/span_annotations", get(annotation_lists::of_spans))
-        .route("/v1/projects/{project}/trace_annotations", get(annotation_lists::of_traces))
-        .route("/v1/projects/{project}/session_annotations", get(annotation_lists::of_sessions))
+        .route("/v1/projects/{project}/span_annotations", get(annotation_lists::list_span_annotations))
+        .route("/v1/projects/{project}/trace_annotations", get(annotation_lists::list_trace_annotations))
+        .route("/v1/projects/{project}/session_annotations", get(annotation_lists::list_session_annotations))
         .route("/v1/sessions/{session}", get(sessions::get_session))
         .route("/v1/spans", post(dataframe::query_spans).get(dataframe::query_spans))
         .route("/v1/traces/{trace}", delete(traces::delete_trace))
-        .route("/v1/span_annotations", post(annotations::of_spans))
-        .route("/v1/trace_annotations", post(annotations::of_traces))
-        .route("/v1/session_annotations", post(annotations::of_sessions))
-        .route("/v1/document_annotations", post(annotations::of_documents))
-        .route("/v1/span_notes", post(annotations::note_of_span))
-        .route("/v1/trace_notes", post(annotations::note_of_trace))
-        .route("/v1/session_notes", post(annotations::note_of_session))
+        .route("/v1/span_annotations", post(annotations::receive_span_annotations))
+        .route("/v1/trace_annotations", post(annotations::receive_trace_annotations))
+        .route("/v1/session_annotations", post(annotations::receive_session_annotations))
+        .route("/v1/document_annotations", post(annotations::receive_document_annotations))
+        .route("/v1/span_notes", post(annotations::receive_span_note))
+        .route("/v1/trace_notes", post(annotations::receive_trace_note))
+        .route("/v1/session_notes", post(annotations::receive_session_note))
         .route("/v1/evaluations", post(evaluations::log_evaluations))
-        .layer(from_fn(with_version))
+        .layer(from_fn(add_version_header))
 }
 
 /// Adds the version to every response, errors included.
-async fn with_version(request: Request, next: Next) -> Response {
+async fn add_version_header(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     response.headers_mut().insert(VERSION_HEADER, HeaderValue::from_static(VERSION));
     response
@@ -92,7 +92,7 @@ async fn with_version(request: Request, next: Next) -> Response {
 
 /// Returns the response for parts of Phoenix that this server does not implement; `None` for any other path. 501
 /// tells clients that a retry is useless.
-pub(super) fn not_here(path: &str) -> Option<Response> {
+pub(super) fn respond_unimplemented(path: &str) -> Option<Response> {
     let name = path.strip_prefix("/v1/")?.split('/').next()?;
     let is_known = matches!(
         name,
@@ -110,11 +110,11 @@ pub(super) fn takes_body(path: &str) -> bool {
 }
 
 /// Whether a path is Phoenix's and not OTLP's, which decides the form of errors.
-pub(super) fn is_phoenix(path: &str) -> bool {
+pub(super) fn is_phoenix_path(path: &str) -> bool {
     path.starts_with("/v1/") && !matches!(path, "/v1/traces" | "/v1/logs")
 }
 
 /// Returns Phoenix's response to a missing or wrong key. Clients look for this text.
-pub(super) fn invalid_token() -> Response {
+pub(super) fn respond_invalid_token() -> Response {
     PhoenixApiError::new(StatusCode::UNAUTHORIZED, "Invalid token").into_response()
 }

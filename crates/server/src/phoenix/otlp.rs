@@ -59,11 +59,11 @@ fn encode_otlp_attributes(attributes: &Map<String, Value>) -> Vec<Value> {
 }
 
 fn encode_otlp_attribute(key: &str, value: &Value) -> Value {
-    json!({"key": key, "value": any_value(value)})
+    json!({"key": key, "value": encode_any_value(value)})
 }
 
 /// Encodes OTLP's `AnyValue` with all alternatives present. Objects cannot occur, since attributes are flattened.
-fn any_value(value: &Value) -> Value {
+fn encode_any_value(value: &Value) -> Value {
     let mut any = json!({
         "array_value": null, "bool_value": null, "bytes_value": null, "double_value": null, "int_value": null,
         "kvlist_value": null, "string_value": null,
@@ -75,7 +75,7 @@ fn any_value(value: &Value) -> Value {
         Value::Number(_) => any["int_value"] = value.clone(),
         Value::String(_) => any["string_value"] = value.clone(),
         Value::Array(items) => {
-            let items: Vec<Value> = items.iter().map(any_value).collect();
+            let items: Vec<Value> = items.iter().map(encode_any_value).collect();
             any["array_value"] = json!({"values": items});
         }
     }

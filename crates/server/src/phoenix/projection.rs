@@ -41,9 +41,9 @@ enum AttributePathSegment {
 }
 
 /// Maximum length of a path: longer than any meaningful one.
-const MAX_BYTES: usize = 1000;
+const MAX_PROJECTION_BYTES: usize = 1000;
 /// Maximum number of characters of a refused path that the error repeats.
-const MAX_SHOWN: usize = 80;
+const MAX_SHOWN_PATH_CHARS: usize = 80;
 
 /// A path that is not of the forms that [`SpanProjection::parse`] accepts. Only the beginning of the path is kept,
 /// since a client may send any text.
@@ -61,8 +61,8 @@ impl SpanProjection {
             "trace_id" => "context.trace_id",
             other => other,
         };
-        let wrong = || SpanProjectionError { shown: text.chars().take(MAX_SHOWN).collect() };
-        if text.len() > MAX_BYTES {
+        let wrong = || SpanProjectionError { shown: text.chars().take(MAX_SHOWN_PATH_CHARS).collect() };
+        if text.len() > MAX_PROJECTION_BYTES {
             return Err(wrong());
         }
         let what = match key.trim() {
@@ -81,7 +81,7 @@ impl SpanProjection {
             "cumulative_llm_token_count_total" | "cumulative_token_count.total" => ProjectedField::TotalTokens,
             "start_time" => ProjectedField::StartTime,
             "end_time" => ProjectedField::EndTime,
-            path => ProjectedField::Attribute(attribute_path(path).ok_or_else(wrong)?),
+            path => ProjectedField::Attribute(parse_attribute_path(path).ok_or_else(wrong)?),
         };
         Ok(SpanProjection { key: key.to_owned(), what })
     }
@@ -140,10 +140,12 @@ fn resolve_attribute_path<'s>(span: &'s PhoenixSpan<'_>, path: &[AttributePathSe
 
 /// Parses a path without an expression parser: only names, quoted keys and indexes are allowed, so nothing can be
 /// evaluated. `None` for any other text.
-fn attribute_path(text: &str) -> Option<Vec<AttributePathSegment>> {
+fn parse_attribute_path(text: &str) -> Option<Vec<AttributePathSegment>> {
     let Some(open) = text.find('[') else {
         let names = text.split('.').map(str::trim);
-        return names.map(|name| is_name(name).then(|| AttributePathSegment::Name(name.to_owned()))).collect();
+        return names
+            .map(|name| is_python_identifier(name).then(|| AttributePathSegment::Name(name.to_owned())))
+            .collect();
     };
     let root = text[..open].trim();
     let mut path = match root {
@@ -192,7 +194,7 @@ fn parse_subscript(text: &str) -> Option<(AttributePathSegment, &str)> {
 }
 
 /// Whether a text is a Python identifier.
-fn is_name(text: &str) -> bool {
+fn is_python_identifier(text: &str) -> bool {
     let mut chars = text.chars();
     chars.next().is_some_and(|c| c.is_alphabetic() || c == '_') && chars.all(|c| c.is_alphanumeric() || c == '_')
 }

@@ -10,7 +10,7 @@ use gradus_store::ProjectInfo;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::error::{PhoenixApiError, run_rows_query};
+use super::error::{PhoenixApiError, run_short_query};
 use super::ids;
 use super::request::{self, DEFAULT_PROJECT, PhoenixQueryParams};
 use crate::clock::now_ns;
@@ -26,12 +26,12 @@ pub(super) async fn list_projects(
 ) -> Result<Json<Value>, PhoenixApiError> {
     let limit = params.parse_limit(100, 10_000)?;
     let up_to = match params.last_value("cursor") {
-        Some(cursor) => ids::decode_number("Project", cursor)
+        Some(cursor) => ids::decode_numeric_id("Project", cursor)
             .ok_or_else(|| PhoenixApiError::unprocessable(format!("Invalid cursor format: {cursor}")))?,
         None => i64::MAX,
     };
     let part = params.last_value("name_contains").map(str::to_owned);
-    let mut found = run_rows_query(&server, move |server| {
+    let mut found = run_short_query(&server, move |server| {
         let mut found = server.store.project_list(up_to, part.as_deref(), limit + 1)?;
         found.extend(request::listed_default_project(server, up_to, part.as_deref())?);
         Ok(found)
@@ -92,7 +92,7 @@ pub(super) async fn update_project(
     body: Body,
 ) -> Result<Json<Value>, PhoenixApiError> {
     let (update, _lease): (PhoenixProjectUpdate, _) = request::parse_json_body(&server, &headers, body).await?;
-    let mut project = request::stored_project(&server, &identifier).await?;
+    let mut project = request::find_or_store_project(&server, &identifier).await?;
     if let Some(mut description) = update.description {
         server.reloadable().redaction.apply_to(&mut description);
         let is_there = server.store.describe_project(project.no, description.clone())?.wait_async().await?;

@@ -58,9 +58,9 @@ pub(super) struct SpanListProjection {
     pub(super) separator: String,
 }
 
-const SPAN_ID: &str = "context.span_id";
+const SPAN_ID_COLUMN: &str = "context.span_id";
 /// Phoenix's default separator of `concat`.
-const SEPARATOR: &str = "\n\n";
+const DEFAULT_SEPARATOR: &str = "\n\n";
 
 /// Why a query cannot be answered. Handlers answer it with status 422 and `Invalid query: ` before the message, as
 /// Phoenix does.
@@ -96,12 +96,12 @@ impl SpanQuery {
             explode: parse_list_projection(raw.explode.as_ref())?,
             concat: parse_list_projection(raw.concat.as_ref())?,
             rename: rename.filter_map(|(from, to)| Some((from.clone(), to.as_str()?.to_owned()))).collect(),
-            index: SpanProjection::parse(key.filter(|key| !key.is_empty()).unwrap_or(SPAN_ID))?,
+            index: SpanProjection::parse(key.filter(|key| !key.is_empty()).unwrap_or(SPAN_ID_COLUMN))?,
         })
     }
 
     /// Whether the query returns every attribute, because it has no select, explode and concat.
-    pub(super) fn wants_all(&self) -> bool {
+    pub(super) fn wants_all_attributes(&self) -> bool {
         self.select.is_empty() && self.explode.is_none() && self.concat.is_none()
     }
 
@@ -126,7 +126,7 @@ impl SpanQuery {
 /// Resolves short names that older clients use.
 fn resolve_column_alias(name: &str) -> &str {
     match name {
-        "span_id" => SPAN_ID,
+        "span_id" => SPAN_ID_COLUMN,
         "trace_id" => "context.trace_id",
         other => other,
     }
@@ -141,6 +141,6 @@ fn parse_list_projection(raw: Option<&Map<String, Value>>) -> Result<Option<Span
     Ok(Some(SpanListProjection {
         list: SpanProjection::parse(key)?,
         columns: columns.filter_map(|(name, key)| Some((name.clone(), key.as_str()?.to_owned()))).collect(),
-        separator: text("separator").unwrap_or(SEPARATOR).to_owned(),
+        separator: text("separator").unwrap_or(DEFAULT_SEPARATOR).to_owned(),
     }))
 }

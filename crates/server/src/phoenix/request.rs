@@ -10,7 +10,7 @@ use axum::http::request::Parts;
 use gradus_store::ProjectInfo;
 use serde::de::DeserializeOwned;
 
-use super::error::{PhoenixApiError, run_rows_query};
+use super::error::{PhoenixApiError, run_short_query};
 use super::ids;
 use crate::clock::now_ns;
 use crate::memory::MemoryLease;
@@ -74,7 +74,7 @@ impl PhoenixQueryParams {
     /// Parses a time to microseconds since 1970, which is Phoenix's resolution.
     pub(super) fn parse_time_us(&self, name: &str) -> Result<Option<i64>, PhoenixApiError> {
         let Some(text) = self.last_value(name) else { return Ok(None) };
-        let read = read_time(text);
+        let read = parse_iso_time_us(text);
         read.map(Some).ok_or_else(|| {
             PhoenixApiError::unprocessable(format!("{name}={text}: write it as 2026-11-15T08:00:00+00:00"))
         })
@@ -91,7 +91,7 @@ impl PhoenixQueryParams {
 }
 
 /// Parses ISO 8601 to microseconds. A time without an offset is UTC, as in Phoenix.
-pub(super) fn read_time(text: &str) -> Option<i64> {
+pub(super) fn parse_iso_time_us(text: &str) -> Option<i64> {
     let mut text = text.trim().to_owned();
     // A plus sign that was not escaped in a URL arrives as a space before the offset. A space at the position of the
     // `T` is a separator and stays.
@@ -143,11 +143,11 @@ pub(super) fn listed_default_project(
 
 /// Finds a project by id or name for reading. Never creates one.
 pub(super) async fn find_project(server: &Arc<ServerState>, identifier: &str) -> Result<ProjectInfo, PhoenixApiError> {
-    let number = ids::decode_number("Project", identifier);
+    let number = ids::decode_numeric_id("Project", identifier);
     // An id that was handed out before the project was stored is still valid.
     let is_default = number == Some(UNSTORED_PROJECT_NO) || identifier == DEFAULT_PROJECT;
     let name = if is_default { DEFAULT_PROJECT } else { identifier }.to_owned();
-    let found = run_rows_query(server, move |server| {
+    let found = run_short_query(server, move |server| {
         Ok(match number.filter(|_| !is_default) {
             Some(number) => server.store.project_numbered(number)?,
             None => server.store.project_named(&name)?,
@@ -163,7 +163,7 @@ pub(super) async fn find_project(server: &Arc<ServerState>, identifier: &str) ->
 }
 
 /// As [`find_project`] for writing: stores the default project if necessary.
-pub(super) async fn stored_project(
+pub(super) async fn find_or_store_project(
     server: &Arc<ServerState>,
     identifier: &str,
 ) -> Result<ProjectInfo, PhoenixApiError> {
@@ -185,15 +185,15 @@ mod tests {
 
     #[test]
     fn times_with_and_without_an_offset() {
-        assert_eq!(read_time("2026-01-01T12:00:00.5Z"), Some(1_767_268_800_500_000));
-        assert_eq!(read_time("2026-01-01T13:00:00.5+01:00"), Some(1_767_268_800_500_000));
-        assert_eq!(read_time("2026-01-01T13:00:00.5 01:00"), Some(1_767_268_800_500_000));
-        assert_eq!(read_time("2026-01-01T12:00:00"), Some(1_767_268_800_000_000));
-        assert_eq!(read_time("2026-01-01 12:00:00"), Some(1_767_268_800_000_000));
-        assert_eq!(read_time("2026-01-01 13:00:00.5 01:00"), Some(1_767_268_800_500_000));
-        assert_eq!(read_time("2026-01-01 13:00:00.5+01:00"), Some(1_767_268_800_500_000));
-        assert_eq!(read_time("yesterday"), None);
-        assert_eq!(read_time("ä ö ü 2026 01 01"), None);
+        assert_eq!(parse_iso_time_us("2026-01-01T12:00:00.5Z"), Some(1_767_268_800_500_000));
+        assert_eq!(parse_iso_time_us("2026-01-01T13:00:00.5+01:00"), Some(1_767_268_800_500_000));
+        assert_eq!(parse_iso_time_us("2026-01-01T13:00:00.5 01:00"), Some(1_767_268_800_500_000));
+        assert_eq!(parse_iso_time_us("2026-01-01T12:00:00"), Some(1_767_268_800_000_000));
+        assert_eq!(parse_iso_time_us("2026-01-01 12:00:00"), Some(1_767_268_800_000_000));
+        assert_eq!(parse_iso_time_us("2026-01-01 13:00:00.5 01:00"), Some(1_767_268_800_500_000));
+        assert_eq!(parse_iso_time_us("2026-01-01 13:00:00.5+01:00"), Some(1_767_268_800_500_000));
+        assert_eq!(parse_iso_time_us("yesterday"), None);
+        assert_eq!(parse_iso_time_us("ä ö ü 2026 01 01"), None);
     }
 
     #[test]
@@ -221,12 +221,12 @@ mod tests {
         assert!(listed(None) && listed(Some("FAULT")) && !listed(Some("shop")));
         assert_eq!(stored(), None);
         // Something is written to it.
-        let written = stored_project(server, DEFAULT_PROJECT).await.expect("a project");
+        let written = find_or_store_project(server, DEFAULT_PROJECT).await.expect("a project");
         assert_eq!(stored(), Some(written.no));
         assert!(written.no != UNSTORED_PROJECT_NO && !listed(None));
         // An id from before still finds it.
         assert_eq!(find_project(server, &unstored_id).await.expect("a project").no, written.no);
-        assert_eq!(stored_project(server, &unstored_id).await.expect("a project").no, written.no);
+        assert_eq!(find_or_store_project(server, &unstored_id).await.expect("a project").no, written.no);
         running.stop().await;
     }
 }

@@ -35,8 +35,8 @@ pub(super) enum RootSpanFilter {
     WithOrphans,
 }
 
-/// Columns of a query without projections, in Phoenix's order. `collect_span_cells` has the values in the same order.
-pub(super) const BASE: [&str; 10] = [
+/// Columns of a query without projections, in Phoenix's order. `list_all_span_cells` has the values in the same order.
+pub(super) const BASE_COLUMNS: [&str; 10] = [
     "name",
     "span_kind",
     "parent_id",
@@ -76,7 +76,7 @@ pub(super) fn visit_query_rows(
         let is_wanted = match bounds.roots {
             RootSpanFilter::All => true,
             RootSpanFilter::WithoutParent => span.span().parent_id.is_none(),
-            RootSpanFilter::WithOrphans => !around.finds_parent(),
+            RootSpanFilter::WithOrphans => !around.was_parent_received(),
         };
         let fits = is_wanted && query.filter.as_ref().is_none_or(|filter| filter.matches(&span, &around));
         if let Some(error) = around.take_error() {
@@ -114,8 +114,8 @@ fn narrow_span_scan(server: &ServerState, scan: &mut SpanScan, bounds: &FilterBo
 /// row that `explode` produces.
 fn span_rows(query: &SpanQuery, trace: &TraceView<'_>, index: usize, span: &PhoenixSpan<'_>) -> Vec<DataFrameRow> {
     let key = query.index.extract_cell(trace, index, span);
-    if query.wants_all() {
-        return vec![(vec![key], collect_span_cells(span))];
+    if query.wants_all_attributes() {
+        return vec![(vec![key], list_all_span_cells(span))];
     }
     let exploded = query.explode.as_ref().and_then(|explode| explode.list.resolve_list(span));
     let joined = query.concat.as_ref().and_then(|concat| Some((concat, concat.list.resolve_list(span)?)));
@@ -160,7 +160,7 @@ fn span_rows(query: &SpanQuery, trace: &TraceView<'_>, index: usize, span: &Phoe
 }
 
 /// Lists all columns of a span: the base columns and one for each attribute.
-fn collect_span_cells(span: &PhoenixSpan<'_>) -> Vec<(String, DataFrameCell)> {
+fn list_all_span_cells(span: &PhoenixSpan<'_>) -> Vec<(String, DataFrameCell)> {
     let recorded = span.span();
     let values = [
         DataFrameCell::Json(recorded.name.as_ref().into()),
@@ -174,7 +174,8 @@ fn collect_span_cells(span: &PhoenixSpan<'_>) -> Vec<(String, DataFrameCell)> {
         DataFrameCell::Json(recorded.span_id.to_string().into()),
         DataFrameCell::Json(recorded.trace_id.to_string().into()),
     ];
-    let mut cells: Vec<(String, DataFrameCell)> = BASE.iter().map(|name| (*name).to_owned()).zip(values).collect();
+    let mut cells: Vec<(String, DataFrameCell)> =
+        BASE_COLUMNS.iter().map(|name| (*name).to_owned()).zip(values).collect();
     let attributes = span.frame_attributes().into_iter();
     cells.extend(attributes.map(|(name, value)| (format!("attributes.{name}"), DataFrameCell::Json(value))));
     cells
@@ -206,13 +207,13 @@ fn flatten_object(prefix: &str, object: &Map<String, Value>, out: &mut Vec<(Stri
 /// Joins the texts of a list's items, for each named column.
 fn concat_list_items(concat: &SpanListProjection, items: &[Value]) -> Vec<(String, String)> {
     if concat.columns.is_empty() {
-        let texts: Vec<String> = items.iter().map(python_text).collect();
+        let texts: Vec<String> = items.iter().map(python_str).collect();
         return vec![(concat.list.key.clone(), texts.join(&concat.separator))];
     }
     let mut columns = Vec::new();
     for (name, path) in &concat.columns {
         let found = items.iter().filter_map(|item| lookup_non_null(item.as_object()?, path));
-        let texts: Vec<String> = found.map(python_text).collect();
+        let texts: Vec<String> = found.map(python_str).collect();
         if !texts.is_empty() {
             columns.push((name.clone(), texts.join(&concat.separator)));
         }
@@ -225,12 +226,12 @@ fn lookup_non_null<'v>(item: &'v Map<String, Value>, path: &str) -> Option<&'v V
 }
 
 /// Formats a value as Python's `str(value)`, because Phoenix joins values in Python.
-fn python_text(value: &Value) -> String {
+fn python_str(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         other => {
             let mut out = String::new();
-            write_repr(other, &mut out);
+            write_python_repr(other, &mut out);
             out
         }
     }
@@ -238,7 +239,7 @@ fn python_text(value: &Value) -> String {
 
 /// Writes a value as Python's `repr`, for values inside of lists and dictionaries. Control characters other than the
 /// common ones are not escaped.
-fn write_repr(value: &Value, out: &mut String) {
+fn write_python_repr(value: &Value, out: &mut String) {
     match value {
         Value::Null => out.push_str("None"),
         Value::Bool(true) => out.push_str("True"),
@@ -263,7 +264,7 @@ fn write_repr(value: &Value, out: &mut String) {
             out.push('[');
             for (index, item) in items.iter().enumerate() {
                 out.push_str(if index == 0 { "" } else { ", " });
-                write_repr(item, out);
+                write_python_repr(item, out);
             }
             out.push(']');
         }
@@ -271,9 +272,9 @@ fn write_repr(value: &Value, out: &mut String) {
             out.push('{');
             for (index, (key, value)) in entries.iter().enumerate() {
                 out.push_str(if index == 0 { "" } else { ", " });
-                write_repr(&Value::from(key.as_str()), out);
+                write_python_repr(&Value::from(key.as_str()), out);
                 out.push_str(": ");
-                write_repr(value, out);
+                write_python_repr(value, out);
             }
             out.push('}');
         }
@@ -288,9 +289,9 @@ mod tests {
 
     #[test]
     fn values_as_python_writes_them() {
-        assert_eq!(python_text(&json!("it's")), "it's");
+        assert_eq!(python_str(&json!("it's")), "it's");
         assert_eq!(
-            python_text(&json!({"a": [1, 2.5, null, true, "it's", "x"]})),
+            python_str(&json!({"a": [1, 2.5, null, true, "it's", "x"]})),
             r#"{'a': [1, 2.5, None, True, "it's", 'x']}"#
         );
     }

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::sync::LazyLock;
 
 use gradus_core::span::{Span, SpanId, TraceId};
-use gradus_otlp::{RecordLimits, RegroupedExport, TelemetrySignal, WireError, decode_span, regroup_within};
+use gradus_otlp::{RecordLimits, RegroupedExport, TelemetrySignal, WireError, decode_span, regroup_with_budget};
 use gradus_phoenix::span_view::{cumulative_tokens, nanos_to_micros};
 use gradus_store::{BlockSignal, ProjectPosition, StoreError, StoredBlock, TraceRecords, TraceWalk, check_query};
 
@@ -55,7 +55,7 @@ pub(super) struct TraceView<'t> {
 
 impl SpanScanPosition {
     /// Returns the position before all spans of a trace.
-    pub(super) fn of_trace(trace: ProjectPosition) -> SpanScanPosition {
+    pub(super) fn start_of_trace(trace: ProjectPosition) -> SpanScanPosition {
         SpanScanPosition { trace, start_ns: 0, span: SpanId(0) }
     }
 }
@@ -94,12 +94,12 @@ impl SpanScan {
     /// Visits every span in order, with its trace and its index there, until `visit` returns `Break`.
     pub(super) fn visit(&self, server: &ServerState, visit: &mut SpanVisitor<'_>) -> Result<(), StoreError> {
         let mut stopped = Ok(());
-        self.each_trace(server, &mut |trace| self.visit_spans(trace, &mut stopped, visit))?;
+        self.visit_traces(server, &mut |trace| self.visit_spans(trace, &mut stopped, visit))?;
         stopped
     }
 
     /// Visits every trace in order. The spans of a trace are not filtered by time here.
-    pub(super) fn each_trace(&self, server: &ServerState, visit: &mut TraceVisitor<'_>) -> Result<(), StoreError> {
+    pub(super) fn visit_traces(&self, server: &ServerState, visit: &mut TraceVisitor<'_>) -> Result<(), StoreError> {
         let ns = |us: i64| us.saturating_mul(1000);
         // Times are compared in Phoenix's resolution, so the index search is widened by its rounding.
         const ROUNDING_NS: i64 = 2000;
@@ -128,7 +128,7 @@ impl SpanScan {
                     continue;
                 }
                 let Some(trace) = server.store.trace_records(self.project, id)? else { continue };
-                if look_at(&trace, visit)?.is_break() {
+                if visit_decoded_trace(&trace, visit)?.is_break() {
                     return Ok(());
                 }
             }
@@ -139,7 +139,7 @@ impl SpanScan {
             let Some(last) = page.last() else { return Ok(()) };
             walk = walk.resume_after(last.position);
             for trace in &page {
-                if look_at(trace, visit)?.is_break() {
+                if visit_decoded_trace(trace, visit)?.is_break() {
                     return Ok(());
                 }
             }
@@ -184,10 +184,10 @@ impl SpanScan {
 }
 
 /// Decodes one trace and visits it. A trace that exceeds the limits is visited partially and logged.
-fn look_at(trace: &TraceRecords, visit: &mut TraceVisitor<'_>) -> Result<ControlFlow<()>, StoreError> {
+fn visit_decoded_trace(trace: &TraceRecords, visit: &mut TraceVisitor<'_>) -> Result<ControlFlow<()>, StoreError> {
     static CUT_TRACES: LazyLock<ThrottledLog> = LazyLock::new(ThrottledLog::default);
     let mut values_left = MAX_TRACE_VALUES;
-    let requests = sort_out(trace, &mut values_left);
+    let requests = regroup_records(trace, &mut values_left);
     let spans = decode_trace_spans(trace, &requests, &mut values_left)?;
     if (trace.is_cut || values_left == 0)
         && let Some(times) = CUT_TRACES.record_occurrence()
@@ -209,14 +209,17 @@ fn look_at(trace: &TraceRecords, visit: &mut TraceVisitor<'_>) -> Result<Control
 }
 
 /// Groups the records of a trace by resource and scope, as long as the values of their resources fit in the limit.
-fn sort_out<'t>(trace: &'t TraceRecords, values_left: &mut usize) -> Vec<(&'t StoredBlock, RegroupedExport<'t>)> {
+fn regroup_records<'t>(
+    trace: &'t TraceRecords,
+    values_left: &mut usize,
+) -> Vec<(&'t StoredBlock, RegroupedExport<'t>)> {
     let mut take = |bytes: usize| {
         *values_left = values_left.saturating_sub(bytes.div_ceil(VALUE_BYTES));
         *values_left > 0
     };
     let mut sorted = Vec::new();
     for block in trace.blocks.iter().filter(|block| block.signal == BlockSignal::Spans) {
-        match regroup_within(&block.export, TelemetrySignal::Span, &RecordLimits::default(), &mut take) {
+        match regroup_with_budget(&block.export, TelemetrySignal::Span, &RecordLimits::default(), &mut take) {
             Ok(request) => sorted.push((block, request)),
             Err(WireError::NoRoom) => break,
             // Blocks were decodable when they were stored. One that cannot be decoded now is skipped, as everywhere.
@@ -241,7 +244,7 @@ fn decode_trace_spans<'r>(
                 check_query()?;
             }
             let scope = request.scope(record);
-            if trace.is_current_version(block, record.mark.span_id)
+            if trace.is_current_version(block, record.record_outline.span_id)
                 && let Ok(span) = decode_span(&record.body, request.resource(record), &scope.name, &limits)
             {
                 *values_left = values_left.saturating_sub(span.value_count());
@@ -263,7 +266,7 @@ impl<'t> TraceView<'t> {
     }
 
     /// Returns the index of a span in this trace. The map is built on the first call.
-    pub(super) fn position_of(&self, span: SpanId) -> Option<usize> {
+    pub(super) fn find_span_index(&self, span: SpanId) -> Option<usize> {
         let by_id = self
             .by_id
             .get_or_init(|| self.spans.iter().enumerate().map(|(index, span)| (span.span_id, index)).collect());

@@ -22,7 +22,7 @@ pub(super) fn resolve_session_name(identifier: &str) -> String {
 }
 
 /// Finds the first trace of a session, to which annotations of the session are attached.
-pub(super) fn first_trace(server: &ServerState, identifier: &str) -> Result<Option<TraceId>, StoreError> {
+pub(super) fn find_first_trace(server: &ServerState, identifier: &str) -> Result<Option<TraceId>, StoreError> {
     Ok(find_session(server, identifier)?.and_then(|row| row.traces.first().map(|trace| trace.trace_id)))
 }
 
@@ -46,10 +46,10 @@ pub(super) fn find_session_traces(
 
 /// Decodes the project and the name in a global id. A name may contain colons, so only the first one separates.
 pub(super) fn decode_session_id(id: &str) -> Option<(i64, String)> {
-    let text = ids::decode_node_id(NODE, id)?;
+    let text = ids::decode_node_id(SESSION_NODE_TYPE, id)?;
     let (project, session) = text.split_once(':')?;
     Some((project.parse().ok()?, session.to_owned()))
 }
 
 /// Phoenix's type name of sessions in global ids.
-pub(super) const NODE: &str = "ProjectSession";
+pub(super) const SESSION_NODE_TYPE: &str = "ProjectSession";

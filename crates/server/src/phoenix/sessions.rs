@@ -1,17 +1,17 @@
 //! Sessions of a project. A session is known from trajectories, so a trace is listed once it is assembled.
 
-use crate::phoenix::session_lookup::NODE;
+use crate::phoenix::session_lookup::SESSION_NODE_TYPE;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use gradus_phoenix::span_view::iso_time;
+use gradus_phoenix::span_view::format_iso_time;
 use gradus_store::{SessionRow, StoreError};
 use serde_json::{Value, json};
 
-use super::error::{PhoenixApiError, blocking_large};
+use super::error::{PhoenixApiError, run_large_query};
 use super::ids;
 use super::request::{self, PhoenixQueryParams};
 use super::scan::SpanScan;
@@ -41,7 +41,7 @@ pub(super) async fn list_sessions(
         None => String::new(),
     };
     let project = request::find_project(&server, &project).await?.no;
-    blocking_large(&server, move |server| {
+    run_large_query(&server, move |server| {
         let mut rows = server.store.sessions(project, &from, is_descending, limit + 1)?;
         let next = rows.get(limit).map(encode_session_id);
         rows.truncate(limit);
@@ -56,7 +56,7 @@ pub(super) async fn get_session(
     State(server): State<Arc<ServerState>>,
     Path(identifier): Path<String>,
 ) -> Result<Json<Value>, PhoenixApiError> {
-    blocking_large(&server, move |server| {
+    run_large_query(&server, move |server| {
         let row = find_session(server, &identifier)?;
         let row =
             row.ok_or_else(|| PhoenixApiError::not_found(format!("Session with session_id {identifier} not found")))?;
@@ -66,7 +66,7 @@ pub(super) async fn get_session(
 }
 
 fn encode_session_id(row: &SessionRow) -> String {
-    ids::encode_node_id(NODE, format_args!("{}:{}", row.project, row.session))
+    ids::encode_node_id(SESSION_NODE_TYPE, format_args!("{}:{}", row.project, row.session))
 }
 
 /// Converts a session. Reads the spans of all of its traces, since times and tokens are not stored by session.
@@ -76,7 +76,7 @@ fn session_to_json(server: &ServerState, row: &SessionRow) -> Result<Value, Stor
     let (mut start_us, mut end_us) = (i64::MAX, i64::MIN);
     let ids = row.traces.iter().map(|trace| trace.trace_id).collect();
     let scan = SpanScan { newest_first: false, traces: Some(ids), ..SpanScan::for_project(row.project) };
-    scan.each_trace(server, &mut |trace| {
+    scan.visit_traces(server, &mut |trace| {
         let Some((first, last)) = crate::phoenix::trace_totals::compute_trace_extent(trace) else {
             return ControlFlow::Continue(());
         };
@@ -87,8 +87,8 @@ fn session_to_json(server: &ServerState, row: &SessionRow) -> Result<Value, Stor
         traces_shown.push(json!({
             "id": ids::encode_node_id("Trace", trace.trace_id),
             "trace_id": trace.trace_id.to_string(),
-            "start_time": iso_time(first),
-            "end_time": iso_time(last),
+            "start_time": format_iso_time(first),
+            "end_time": format_iso_time(last),
         }));
         ControlFlow::Continue(())
     })?;
@@ -96,8 +96,8 @@ fn session_to_json(server: &ServerState, row: &SessionRow) -> Result<Value, Stor
         "id": encode_session_id(row),
         "session_id": row.session,
         "project_id": ids::encode_node_id("Project", row.project),
-        "start_time": iso_time(start_us),
-        "end_time": iso_time(end_us),
+        "start_time": format_iso_time(start_us),
+        "end_time": format_iso_time(end_us),
         "traces": traces_shown,
         "token_count_prompt": prompt,
         "token_count_completion": completion,

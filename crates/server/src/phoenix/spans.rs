@@ -12,13 +12,13 @@ use gradus_phoenix::span_view::PhoenixSpan;
 use gradus_store::ProjectPosition;
 use serde_json::{Value, json};
 
-use super::error::{PhoenixApiError, blocking_large};
+use super::error::{PhoenixApiError, run_large_query};
 use super::request::{self, PhoenixQueryParams};
 use super::scan::{SpanScan, SpanScanPosition};
 use super::span_filters::SpanFilters;
 use super::{ids, otlp};
 use crate::client_address::ClientAddress;
-use crate::spilled_body::spill_failure;
+use crate::spilled_body::spill_store_error;
 use crate::state::ServerState;
 
 /// Maximum size of a page. It may end before `limit`; the cursor continues it.
@@ -72,7 +72,7 @@ async fn fetch_span_page(
         ..SpanScan::for_project(request::find_project(server, project).await?.no)
     };
     let client = ClientAddress::current();
-    blocking_large(server, move |server| {
+    run_large_query(server, move |server| {
         filters.narrow_scan(&mut scan, server)?;
         // Beyond one megabyte the page continues in a temporary file.
         let mut page = server.spill_writer(client);
@@ -97,7 +97,7 @@ async fn fetch_span_page(
         let body = written
             .and_then(|()| write!(page, "],\"next_cursor\":{}}}", json!(next)))
             .and_then(|()| page.into_body())
-            .map_err(|error| spill_failure(&error))?;
+            .map_err(|error| spill_store_error(&error))?;
         Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
     })
     .await

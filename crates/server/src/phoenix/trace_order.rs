@@ -50,15 +50,15 @@ impl TraceLatencyRanking {
     }
 }
 
-const NODE: &str = "TraceByLatency";
+const LATENCY_CURSOR_TYPE: &str = "TraceByLatency";
 
 pub(super) fn write_cursor((took_us, position): TraceLatencyRank) -> String {
-    ids::encode_node_id(NODE, format_args!("{took_us}:{}:{}", position.start_ns, position.trace))
+    ids::encode_node_id(LATENCY_CURSOR_TYPE, format_args!("{took_us}:{}:{}", position.start_ns, position.trace))
 }
 
 /// Decodes a cursor; `None` if it belongs to another list or was changed.
 pub(super) fn read_cursor(cursor: &str) -> Option<TraceLatencyRank> {
-    let text = ids::decode_node_id(NODE, cursor)?;
+    let text = ids::decode_node_id(LATENCY_CURSOR_TYPE, cursor)?;
     let mut numbers = text.split(':').map(|number| number.parse::<i64>().ok());
     let (took_us, start_ns, trace) = (numbers.next()??, numbers.next()??, numbers.next()??);
     numbers.next().is_none().then_some((took_us, ProjectPosition { start_ns, trace }))

@@ -8,11 +8,11 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse as _, Response};
 use gradus_core::span::{StatusCode as SpanStatusCode, TraceId};
-use gradus_phoenix::span_view::{PhoenixSpan, iso_time};
+use gradus_phoenix::span_view::{PhoenixSpan, format_iso_time};
 use gradus_store::{ProjectPosition, StoreError};
 use serde_json::{Value, json};
 
-use super::error::{PhoenixApiError, run_rows_query};
+use super::error::{PhoenixApiError, run_short_query};
 use super::ids;
 use super::request::{self, PhoenixQueryParams};
 use super::scan::{SpanScan, SpanScanPosition, TraceView};
@@ -81,7 +81,7 @@ pub(super) async fn list_traces(
     let mut scan =
         SpanScan { newest_first: is_descending || !by_start, at, from_us, to_us, ..SpanScan::for_project(project.no) };
     if !session_names.is_empty() {
-        let traces = run_rows_query(&server, move |server| {
+        let traces = run_short_query(&server, move |server| {
             Ok(crate::phoenix::session_lookup::find_session_traces(server, project.no, &session_names)?)
         });
         scan.traces = Some(traces.await?);
@@ -93,9 +93,9 @@ pub(super) async fn list_traces(
         let mut page = TraceListWriter { server: &server, project_id, with_spans, sent: 0, sink };
         page.sink.write(b"{\"data\":[");
         let next = if by_start {
-            page.by_start(&scan, &wanted, limit)?
+            page.write_by_start(&scan, &wanted, limit)?
         } else {
-            page.by_latency(&scan, &wanted, TraceLatencyRanking::new(is_descending, rank, limit))?
+            page.write_by_latency(&scan, &wanted, TraceLatencyRanking::new(is_descending, rank, limit))?
         };
         page.sink.write(format!("],\"next_cursor\":{}}}", json!(next)).as_bytes());
         Ok(())
@@ -114,14 +114,14 @@ struct TraceListWriter<'p> {
 
 impl TraceListWriter<'_> {
     /// Writes matching traces in index order, and returns the cursor of the next page.
-    fn by_start(
+    fn write_by_start(
         &mut self,
         scan: &SpanScan,
         wanted: &PhoenixTraceFilter,
         limit: usize,
     ) -> Result<Option<String>, StoreError> {
         let mut next = None;
-        scan.each_trace(self.server, &mut |trace| {
+        scan.visit_traces(self.server, &mut |trace| {
             // Traces come in order of their start, so all following ones are too early as well. One microsecond is the
             // rounding of Phoenix's times.
             let is_too_early = |from: i64| trace.position.start_ns / 1000 + 1 < from;
@@ -129,46 +129,46 @@ impl TraceListWriter<'_> {
                 return ControlFlow::Break(());
             }
             if wanted.took_us(trace).is_none() {
-                return self.go_on();
+                return self.stop_if_disconnected();
             }
             if self.sent >= limit {
                 next = Some(write_cursor(trace.position));
                 return ControlFlow::Break(());
             }
             self.write(trace);
-            self.go_on()
+            self.stop_if_disconnected()
         })?;
         Ok(next)
     }
 
     /// Writes matching traces by latency, in two passes: the first ranks all traces, the second writes those of the
     /// page.
-    fn by_latency(
+    fn write_by_latency(
         &mut self,
         scan: &SpanScan,
         wanted: &PhoenixTraceFilter,
         mut ranking: TraceLatencyRanking,
     ) -> Result<Option<String>, StoreError> {
-        scan.each_trace(self.server, &mut |trace| {
+        scan.visit_traces(self.server, &mut |trace| {
             if let Some(took_us) = wanted.took_us(trace) {
                 ranking.insert((took_us, trace.position), trace.trace_id);
             }
-            self.go_on()
+            self.stop_if_disconnected()
         })?;
         let (traces, next) = ranking.into_page();
         for trace in traces {
             // Read a second time, because keeping a thousand decoded traces would take too much memory.
             let one = SpanScan { traces: Some(vec![trace]), ..SpanScan::for_project(scan.project) };
-            one.each_trace(self.server, &mut |trace| {
+            one.visit_traces(self.server, &mut |trace| {
                 self.write(trace);
-                self.go_on()
+                self.stop_if_disconnected()
             })?;
         }
         Ok(next.map(trace_order::write_cursor))
     }
 
     /// Returns `Break` if the client has disconnected.
-    fn go_on(&self) -> ControlFlow<()> {
+    fn stop_if_disconnected(&self) -> ControlFlow<()> {
         if self.sink.is_gone() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
@@ -187,8 +187,8 @@ fn write_trace(trace: &TraceView<'_>, project_id: &str, with_spans: bool, sink: 
         "id": ids::encode_node_id("Trace", trace.trace_id),
         "trace_id": trace.trace_id.to_string(),
         "project_id": project_id,
-        "start_time": iso_time(start_us),
-        "end_time": iso_time(end_us),
+        "start_time": format_iso_time(start_us),
+        "end_time": format_iso_time(end_us),
         "token_count_prompt": prompt,
         "token_count_completion": completion,
         "token_count_total": prompt.saturating_add(completion),
@@ -203,12 +203,12 @@ fn write_trace(trace: &TraceView<'_>, project_id: &str, with_spans: bool, sink: 
     sink.write(b",\"spans\":[");
     for (number, span) in trace.spans.iter().enumerate() {
         sink.write(if number == 0 { b"" } else { b"," });
-        sink.write(span_shown(&PhoenixSpan::new(span)).to_string().as_bytes());
+        sink.write(trace_span_to_json(&PhoenixSpan::new(span)).to_string().as_bytes());
     }
     sink.write(b"]}");
 }
 
-fn span_shown(span: &PhoenixSpan<'_>) -> Value {
+fn trace_span_to_json(span: &PhoenixSpan<'_>) -> Value {
     let recorded = span.span();
     json!({
         "id": ids::encode_node_id("Span", recorded.span_id),
@@ -217,8 +217,8 @@ fn span_shown(span: &PhoenixSpan<'_>) -> Value {
         "name": recorded.name,
         "span_kind": span.kind().as_str(),
         "status_code": span.status_code(),
-        "start_time": iso_time(span.start_us()),
-        "end_time": iso_time(span.end_us()),
+        "start_time": format_iso_time(span.start_us()),
+        "end_time": format_iso_time(span.end_us()),
     })
 }
 
@@ -230,7 +230,7 @@ fn read_cursor(cursor: &str) -> Option<SpanScanPosition> {
     let text = ids::decode_node_id("Trace", cursor)?;
     let (start_ns, trace) = text.split_once(':')?;
     let trace = ProjectPosition { start_ns: start_ns.parse().ok()?, trace: trace.parse().ok()? };
-    Some(SpanScanPosition::of_trace(trace))
+    Some(SpanScanPosition::start_of_trace(trace))
 }
 
 /// Deletes a trace with its trajectories, verdicts and annotations.

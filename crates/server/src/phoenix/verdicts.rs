@@ -6,11 +6,13 @@ use std::collections::HashSet;
 
 use gradus_core::span::{SpanId, TraceId};
 use gradus_core::trajectory::Trajectory;
-use gradus_eval::annotation::{AnnotationKeyAllocator, IDENTIFIER, OutcomeAnnotation, OutcomeTarget, annotate_outcome};
+use gradus_eval::annotation::{
+    AnnotationKeyAllocator, IDENTIFIER_PREFIX, OutcomeAnnotation, OutcomeTarget, annotate_outcome,
+};
 use gradus_eval::evaluator_selection::find_rule_evaluator;
 use gradus_eval::outcome::OutcomeLine;
 use gradus_phoenix::filter::FilterableAnnotation;
-use gradus_phoenix::span_view::iso_time;
+use gradus_phoenix::span_view::format_iso_time;
 use gradus_store::{AnnotationFilter, AnnotationQuery, StoreError, VerdictLine};
 use serde_json::{Value, json};
 
@@ -26,7 +28,7 @@ pub(super) struct VerdictAnnotation {
 }
 
 /// Loads all verdicts on the trajectories of a trace. Empty if the trace is unknown or not graded.
-pub(super) fn of_trace(server: &ServerState, trace: TraceId) -> Result<Vec<VerdictAnnotation>, StoreError> {
+pub(super) fn load_trace_verdicts(server: &ServerState, trace: TraceId) -> Result<Vec<VerdictAnnotation>, StoreError> {
     let mut verdicts = Vec::new();
     let Some(row) = server.store.trace(trace)? else { return Ok(verdicts) };
     let mut judged = Vec::new();
@@ -50,7 +52,7 @@ pub(super) fn of_trace(server: &ServerState, trace: TraceId) -> Result<Vec<Verdi
                 continue;
             }
             if let Some(place) = placed.find_key(outcome.step_index) {
-                let name = name_of(&settings, &outcome.evaluator);
+                let name = find_phoenix_name(&settings, &outcome.evaluator);
                 verdicts.push(VerdictAnnotation { judged_ns, annotation: annotate_outcome(&name, &outcome, place) });
             }
         }
@@ -60,7 +62,7 @@ pub(super) fn of_trace(server: &ServerState, trace: TraceId) -> Result<Vec<Verdi
 
 /// Finds the annotation name of an evaluator: from the settings, the rubric, or its own name if the rubric was
 /// removed.
-fn name_of(settings: &ReloadableSettings, evaluator: &str) -> String {
+fn find_phoenix_name(settings: &ReloadableSettings, evaluator: &str) -> String {
     let rubric = || settings.library.iter().find(|rubric| rubric.name == evaluator);
     match settings.annotations.names.get(evaluator) {
         Some(name) => name.clone(),
@@ -110,7 +112,7 @@ impl VerdictAnnotation {
 
     /// Checks whether an annotation with the same key was logged, as `gradus eval --log-to-phoenix` does. Then the
     /// logged one is shown.
-    fn is_logged(&self, server: &ServerState) -> Result<bool, StoreError> {
+    fn check_if_logged(&self, server: &ServerState) -> Result<bool, StoreError> {
         const LOOKED_AT: usize = 100;
         let filter = AnnotationFilter {
             target: Some(self.target()),
@@ -131,7 +133,7 @@ impl VerdictAnnotation {
             said.subject.evaluator,
             said.subject.step_index.unwrap_or(0)
         );
-        let time = iso_time(self.judged_ns / 1000);
+        let time = format_iso_time(self.judged_ns / 1000);
         let mut shown = json!({
             "id": ids::encode_node_id(self.target_kind().node_type(), name),
             "created_at": time,
@@ -158,7 +160,7 @@ pub(super) fn list_named_verdicts(
     subject: PhoenixAnnotationTarget,
     query: &AnnotationQuery,
 ) -> Result<Vec<Value>, StoreError> {
-    let is_asked = !query.names.is_empty() || query.identifiers.iter().any(|one| one.starts_with(IDENTIFIER));
+    let is_asked = !query.names.is_empty() || query.identifiers.iter().any(|one| one.starts_with(IDENTIFIER_PREFIX));
     if !is_asked {
         return Ok(Vec::new());
     }
@@ -179,10 +181,10 @@ pub(super) fn list_named_verdicts(
     }
     let mut shown = Vec::new();
     for trace in traces {
-        for verdict in of_trace(server, trace)? {
+        for verdict in load_trace_verdicts(server, trace)? {
             if wanted.contains(verdict.target().as_str())
                 && verdict.matches_query(query)
-                && !verdict.is_logged(server)?
+                && !verdict.check_if_logged(server)?
             {
                 shown.push(verdict.to_json());
             }

@@ -270,11 +270,11 @@ pub(super) struct QueryBudget {
 }
 
 /// Length of the time slice: a query runs this long before waiting ones get a turn.
-pub(super) const SLICE: Duration = Duration::from_millis(50);
+pub(super) const TIME_SLICE: Duration = Duration::from_millis(50);
 
 /// Maximum time between two calls of `check`. A query that exceeds it cannot be paused; its turn is not counted, so
 /// that others can run.
-pub(super) const STALLED: Duration = Duration::from_millis(250);
+pub(super) const MAX_UNCHECKED_TIME: Duration = Duration::from_millis(250);
 
 pub(super) const CANCELLED: u8 = 1;
 
@@ -387,10 +387,10 @@ impl QueryBudget {
         Duration::from_nanos(turn)
     }
 
-    /// Whether it has a turn but has not called `check` for [`STALLED`].
+    /// Whether it has a turn but has not called `check` for [`MAX_UNCHECKED_TIME`].
     pub(super) fn is_stalled(&self) -> bool {
         let since = self.now_ns().saturating_sub(self.checked_ns.load(Ordering::Relaxed));
-        Duration::from_nanos(since) > STALLED
+        Duration::from_nanos(since) > MAX_UNCHECKED_TIME
     }
 }
 
@@ -404,9 +404,9 @@ impl QueryMonitor for QueryBudget {
         let now = self.now_ns();
         self.checked_ns.store(now, Ordering::Relaxed);
         let turn = self.turn_ns.load(Ordering::Relaxed);
-        if turn != 0 && Duration::from_nanos(now.saturating_sub(turn)) > SLICE {
+        if turn != 0 && Duration::from_nanos(now.saturating_sub(turn)) > TIME_SLICE {
             self.enforce_limits();
-            self.pool.next_turn(self)?;
+            self.pool.yield_turn(self)?;
         }
         self.stop_reason().map_or(Ok(()), Err)
     }

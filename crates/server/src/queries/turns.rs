@@ -11,7 +11,7 @@ use crate::queries::pool_state::QueryBudget;
 use crate::queries::pool_state::{PoolShared, PoolState};
 
 /// Period of the clock thread, and maximum time before a waiting query checks its own limits.
-const CLOCK: Duration = Duration::from_millis(50);
+const CLOCK_PERIOD: Duration = Duration::from_millis(50);
 /// Maximum number of rounds without queries before the clock thread ends: one second.
 const MAX_IDLE_ROUNDS: usize = 20;
 
@@ -32,7 +32,7 @@ impl PoolShared {
         if !std::mem::replace(&mut state.has_clock, true) {
             let pool = Arc::clone(self);
             let clock = std::thread::Builder::new().name("query-clock".to_owned());
-            state.has_clock = clock.spawn(move || pool.watch_over()).is_ok();
+            state.has_clock = clock.spawn(move || pool.run_clock()).is_ok();
         }
         loop {
             budget.enforce_limits();
@@ -47,7 +47,7 @@ impl PoolShared {
                 budget.begin_turn();
                 return Ok(());
             }
-            state = self.changed.wait_timeout(state, CLOCK).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.changed.wait_timeout(state, CLOCK_PERIOD).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -62,7 +62,7 @@ impl PoolShared {
     }
 
     /// Called after a slice. Continues at once if no query waits; otherwise the query queues for its next turn.
-    pub(super) fn next_turn(self: &Arc<Self>, budget: &QueryBudget) -> Result<(), QueryStop> {
+    pub(super) fn yield_turn(self: &Arc<Self>, budget: &QueryBudget) -> Result<(), QueryStop> {
         let mut state = self.lock();
         let ran = budget.end_turn();
         state.charge(&budget.caller, ran);
@@ -79,10 +79,10 @@ impl PoolShared {
 
     /// The clock thread: stops queries that exceed a limit without calling `check`. SQLite's full-text index does so
     /// while it expands a prefix.
-    fn watch_over(&self) {
+    fn run_clock(&self) {
         let mut idle_rounds = 0;
         loop {
-            std::thread::sleep(CLOCK);
+            std::thread::sleep(CLOCK_PERIOD);
             let mut state = self.lock();
             let is_idle = state.turns.is_empty() && state.waiting.is_empty();
             idle_rounds = if is_idle { idle_rounds + 1 } else { 0 };

@@ -25,7 +25,7 @@ struct WorkerState {
 }
 
 /// Maximum time that an idle thread waits for its next query before it ends.
-const MAX_IDLE: Duration = Duration::from_secs(10);
+const MAX_WORKER_IDLE_TIME: Duration = Duration::from_secs(10);
 
 impl QueryWorkers {
     /// Runs a job without delay. The caller bounds the number of jobs. Fails if a thread cannot be started; the job
@@ -61,7 +61,7 @@ impl QueryWorkers {
                 continue;
             }
             state.idle += 1;
-            let waited = self.ready.wait_timeout(state, MAX_IDLE).unwrap_or_else(PoisonError::into_inner);
+            let waited = self.ready.wait_timeout(state, MAX_WORKER_IDLE_TIME).unwrap_or_else(PoisonError::into_inner);
             state = waited.0;
             state.idle -= 1;
             if waited.1.timed_out() && state.jobs.is_empty() {

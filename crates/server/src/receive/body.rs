@@ -72,7 +72,7 @@ pub(super) async fn read_request_body(
             _ => read_frames(&mut body, length, limit, lease).await,
         };
         if read.as_ref().is_err_and(ReceiveRefusal::is_early) {
-            pass_over(&mut body, limit).await;
+            drain_body(&mut body, limit).await;
         }
         read
     };
@@ -83,7 +83,7 @@ pub(super) async fn read_request_body(
 
 /// Reads and discards the rest of a refused request. A sender that still writes when the connection closes gets a
 /// broken pipe instead of the response. Bodies far over the limit are cut off anyway.
-async fn pass_over(body: &mut Body, limit: usize) {
+async fn drain_body(body: &mut Body, limit: usize) {
     // A sender that pauses is waiting for the response, so reading ends.
     const PAUSE: Duration = Duration::from_millis(300);
     let mut left = limit.saturating_mul(2);
@@ -128,7 +128,7 @@ const MIN_CAPACITY: usize = 4 << 10;
 /// Binary logarithm of the maximum zstd window: 8 MB, as RFC 8878 recommends for decoders.
 const ZSTD_WINDOW_LOG: u32 = 23;
 /// Memory of a zstd decoder in addition to its output.
-const ZSTD_WINDOW: usize = 1 << ZSTD_WINDOW_LOG;
+const ZSTD_WINDOW_BYTES: usize = 1 << ZSTD_WINDOW_LOG;
 
 /// The body exceeded the limit of small bodies; it is returned unchanged.
 pub(super) struct ExceedsSmallLimit(pub(super) ReceivedBody);
@@ -180,7 +180,7 @@ fn decompress_body(
         BodyCompression::Gzip => read_limited(flate2::read::MultiGzDecoder::new(bytes), limit, lease).map(Some),
         BodyCompression::Zstd => {
             // The decoder allocates the window that the frame header asks for, up to the maximum.
-            let window = ZSTD_WINDOW.min(limit);
+            let window = ZSTD_WINDOW_BYTES.min(limit);
             lease.grow(window)?;
             let mut decoder = zstd::Decoder::with_buffer(bytes).map_err(|error| to_decompression_refusal(&error))?;
             decoder.window_log_max(ZSTD_WINDOW_LOG).map_err(|error| to_decompression_refusal(&error))?;

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use gradus_core::assemble::TraceLink;
 use gradus_otlp::{
     RecordLimits, RegroupedExport, RejectedRecords, TelemetrySignal, TracePart, WireError, WireRecord, decode_resource,
-    decode_span, export_from_json, regroup_within, rewrite_resource_texts, rewrite_scope_texts, rewrite_texts,
+    decode_span, export_from_json, regroup_with_budget, rewrite_resource_texts, rewrite_scope_texts, rewrite_texts,
 };
 use gradus_store::{BlockSignal, RootSpan, SpanKey, TraceChunk};
 
 use super::{MAX_BATCH_ROWS, ReceiveRefusal};
 use crate::memory::{MemoryLease, MemoryRefusal};
 use crate::redaction::Redaction;
-use crate::trace_group::stored_link;
+use crate::trace_group::to_stored_link;
 use gradus_ingest::MAX_LINKED_ON_ARRIVAL;
 
 /// The project of spans that name none.
@@ -23,14 +23,14 @@ const DEFAULT_PROJECT: &str = "default";
 const MAX_NAME_BYTES: usize = 300;
 /// Maximum memory that the records of a small request take in addition to their bytes. A batch of the OpenTelemetry
 /// collector, 8,192 spans, fits whatever traces they belong to.
-const MAX_BESIDE: usize = 32 << 20;
+const MAX_RECORD_OVERHEAD_BYTES: usize = 32 << 20;
 
 /// Maximum number of bytes by which a request may grow through repetition: each trace is stored with the resources
 /// and scopes of its records, and many traces with one large resource would multiply it.
-const MAX_REPEATED: usize = 128 << 20;
+const MAX_REPETITION_BYTES: usize = 128 << 20;
 
 /// Maximum number of link keys of one trace in a request. The store looks up each of them.
-const MAX_LINKS: usize = 256;
+const MAX_TRACE_LINKS: usize = 256;
 
 /// The parts of the request head that preparation needs.
 pub(super) struct OtlpHeadRef<'s> {
@@ -58,14 +58,14 @@ pub(super) fn prepare_trace_chunks(
         (bytes, RejectedRecords::default())
     };
     // Real spans need a few times their bytes. Records that need more were built to exhaust memory.
-    let most = MAX_BESIDE.max(4 * bytes.len());
+    let most = MAX_RECORD_OVERHEAD_BYTES.max(4 * bytes.len());
     let (mut taken, mut refused) = (0, None);
     let mut take = |bytes: usize| {
         taken += bytes;
         refused = lease.grow(bytes).err();
         refused.is_none() && taken <= most
     };
-    let mut request = match regroup_within(&bytes, signal, limits, &mut take) {
+    let mut request = match regroup_with_budget(&bytes, signal, limits, &mut take) {
         Ok(request) => request,
         Err(WireError::NoRoom) => {
             return Err(match refused {
@@ -96,7 +96,7 @@ pub(super) fn prepare_trace_chunks(
     }
     request.parts = std::mem::take(&mut request.parts).into_iter().flat_map(split_part).collect();
     let written: usize = request.parts.iter().map(|part| request.written_length(part)).sum();
-    if written > bytes.len() + MAX_REPEATED {
+    if written > bytes.len() + MAX_REPETITION_BYTES {
         return Err(ReceiveRefusal::Bad(format!(
             "its {} traces would store what they have in common (resource, scopes) in {written} bytes; hint: send fewer traces in a request, or smaller resources",
             request.parts.len()
@@ -139,15 +139,15 @@ fn split_part(part: TracePart<'_>) -> Vec<TracePart<'_>> {
 /// one. The store tells versions apart by their request, so a request must have one version only.
 fn keep_latest_ended(records: &mut Vec<WireRecord<'_>>) {
     // Duplicates are rare: sorting ids is cheaper than a map for every request.
-    let mut ids: Vec<u64> = records.iter().map(|record| record.mark.span_id.0).collect();
+    let mut ids: Vec<u64> = records.iter().map(|record| record.record_outline.span_id.0).collect();
     ids.sort_unstable();
     if !ids.windows(2).any(|two| two[0] == two[1]) {
         return;
     }
     let mut latest: HashMap<u64, (usize, bool)> = HashMap::new();
     for (index, record) in records.iter().enumerate() {
-        let has_ended = record.mark.end_ns > 0;
-        let known = latest.entry(record.mark.span_id.0).or_insert((index, has_ended));
+        let has_ended = record.record_outline.end_ns > 0;
+        let known = latest.entry(record.record_outline.span_id.0).or_insert((index, has_ended));
         if has_ended || !known.1 {
             *known = (index, has_ended);
         }
@@ -155,7 +155,7 @@ fn keep_latest_ended(records: &mut Vec<WireRecord<'_>>) {
     let mut index = 0;
     records.retain(|record| {
         index += 1;
-        latest.get(&record.mark.span_id.0).is_some_and(|(latest, _)| *latest == index - 1)
+        latest.get(&record.record_outline.span_id.0).is_some_and(|(latest, _)| *latest == index - 1)
     });
 }
 
@@ -168,7 +168,8 @@ fn build_trace_chunk(
     export: &[u8],
     limits: &RecordLimits,
 ) -> TraceChunk {
-    let root = part.records.iter().find(|record| signal == TelemetrySignal::Span && record.mark.parent_id.is_none());
+    let root =
+        part.records.iter().find(|record| signal == TelemetrySignal::Span && record.record_outline.parent_id.is_none());
     let speaker = root.or(part.records.first());
     let project = project.cloned().unwrap_or_else(|| {
         let said = speaker.and_then(|record| request.resource(record).project());
@@ -183,35 +184,40 @@ fn build_trace_chunk(
     };
     let mut chunk = TraceChunk::new(part.trace_id, project, block, export);
     for record in &part.records {
-        let mark = &record.mark;
+        let record_outline = &record.record_outline;
         // A record without a start time does not tell when the trace began.
-        if mark.start_ns > 0 {
-            chunk.start_ns = chunk.start_ns.min(mark.start_ns);
+        if record_outline.start_ns > 0 {
+            chunk.start_ns = chunk.start_ns.min(record_outline.start_ns);
         }
-        chunk.end_ns = chunk.end_ns.max(mark.end_ns).max(mark.start_ns);
+        chunk.end_ns = chunk.end_ns.max(record_outline.end_ns).max(record_outline.start_ns);
         if signal == TelemetrySignal::Log {
             continue;
         }
         chunk.spans.push(SpanKey {
-            span_id: mark.span_id,
+            span_id: record_outline.span_id,
             digest: gradus_core::stable_digest(&record.body) as u64,
-            has_ended: mark.end_ns > 0,
-            is_error: mark.is_error,
+            has_ended: record_outline.end_ns > 0,
+            is_error: record_outline.is_error,
         });
         // Only root spans link traces. Larger ones are linked when the trace is assembled, to keep ingest fast.
-        if mark.parent_id.is_none() && record.body.len() <= MAX_LINKED_ON_ARRIVAL && chunk.links.len() < MAX_LINKS {
+        if record_outline.parent_id.is_none()
+            && record.body.len() <= MAX_LINKED_ON_ARRIVAL
+            && chunk.links.len() < MAX_TRACE_LINKS
+        {
             let scope = request.scope(record);
             if let Ok(span) = decode_span(&record.body, request.resource(record), &scope.name, limits)
                 && let Some(link) = TraceLink::from_root_span(&span)
             {
-                let left = MAX_LINKS - chunk.links.len();
-                chunk.links.extend(link.keys().into_iter().take(left).map(stored_link));
+                let left = MAX_TRACE_LINKS - chunk.links.len();
+                chunk.links.extend(link.keys().into_iter().take(left).map(to_stored_link));
             }
         }
     }
-    chunk.name = speaker.map(|record| truncate_name(&record.mark.name)).unwrap_or_default();
-    chunk.root =
-        root.map(|record| RootSpan { name: truncate_name(&record.mark.name), has_ended: record.mark.end_ns > 0 });
+    chunk.name = speaker.map(|record| truncate_name(&record.record_outline.name)).unwrap_or_default();
+    chunk.root = root.map(|record| RootSpan {
+        name: truncate_name(&record.record_outline.name),
+        has_ended: record.record_outline.end_ns > 0,
+    });
     chunk
 }
 
@@ -262,8 +268,8 @@ fn redact_export(
         if let Some(changed) = rewrite_texts(&record.body, signal, limits, &mut change)? {
             lease.grow(changed.len())?;
             record.body = Cow::Owned(changed);
-            if let Some(name) = redaction.apply(&record.mark.name) {
-                record.mark.name = Cow::Owned(name);
+            if let Some(name) = redaction.apply(&record.record_outline.name) {
+                record.record_outline.name = Cow::Owned(name);
             }
         }
     }

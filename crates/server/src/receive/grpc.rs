@@ -28,13 +28,13 @@ pub(crate) async fn export_logs(server: State<Arc<ServerState>>, headers: Header
     handle_grpc_export(&server, TelemetrySignal::Log, &headers, body).await
 }
 
-const GRPC: &str = "application/grpc";
+const GRPC_CONTENT_TYPE: &str = "application/grpc";
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
 const ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
 /// The prefix of a gRPC message: a flag for compression, and the length as a big-endian `u32`.
-const PREFIX: usize = 5;
+const MESSAGE_PREFIX_BYTES: usize = 5;
 
 /// Answers an export. Errors are logged, because exporters often do not show them.
 async fn handle_grpc_export(
@@ -47,7 +47,7 @@ async fn handle_grpc_export(
         Ok(rejected) => (0, build_grpc_success(&rejected)),
         Err(refusal) => {
             let (code, response) = build_grpc_refusal(&refusal);
-            server.tell_of_refusal("OTLP over gRPC", code, &refusal.to_string());
+            server.log_refusal("OTLP over gRPC", code, &refusal.to_string());
             (code, response)
         }
     };
@@ -64,26 +64,29 @@ async fn receive_grpc_export(
 ) -> Result<RejectedRecords, ReceiveRefusal> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let kind = text("content-type").unwrap_or_default();
-    if !matches!(kind.split(';').next().unwrap_or_default().trim(), GRPC | "application/grpc+proto") {
-        return Err(ReceiveRefusal::Unsupported(format!("content type {kind:?} is not known here; send {GRPC}")));
+    if !matches!(kind.split(';').next().unwrap_or_default().trim(), GRPC_CONTENT_TYPE | "application/grpc+proto") {
+        return Err(ReceiveRefusal::Unsupported(format!(
+            "content type {kind:?} is not known here; send {GRPC_CONTENT_TYPE}"
+        )));
     }
     let limit = server.settings.max_request_bytes;
     // The body is not compressed as a whole; the flag of the message says whether the message is.
     let mut received =
-        read_request_body(server, headers, body, limit.saturating_add(PREFIX), BodyCompression::None).await?;
+        read_request_body(server, headers, body, limit.saturating_add(MESSAGE_PREFIX_BYTES), BodyCompression::None)
+            .await?;
     let frame = &mut received.bytes;
-    let head: Option<[u8; PREFIX]> = frame.first_chunk().copied();
+    let head: Option<[u8; MESSAGE_PREFIX_BYTES]> = frame.first_chunk().copied();
     let (is_packed, length) = match head {
         Some([flag @ (0 | 1), a, b, c, d]) => (flag == 1, u32::from_be_bytes([a, b, c, d]) as usize),
         _ => return Err(ReceiveRefusal::Bad("this is no gRPC message".to_owned())),
     };
-    if frame.len() != PREFIX + length {
+    if frame.len() != MESSAGE_PREFIX_BYTES + length {
         return Err(ReceiveRefusal::Bad(format!(
             "the message says it has {length} bytes, and has {}",
-            frame.len() - PREFIX
+            frame.len() - MESSAGE_PREFIX_BYTES
         )));
     }
-    frame.drain(..PREFIX);
+    frame.drain(..MESSAGE_PREFIX_BYTES);
     if is_packed {
         received.compression = BodyCompression::parse(text("grpc-encoding"))?;
     }
@@ -128,7 +131,7 @@ fn build_grpc_refusal(refusal: &ReceiveRefusal) -> (u16, Response) {
 /// Builds a response without a message ("trailers-only"): the status is in the headers.
 pub(crate) fn build_grpc_error(code: u16, message: &str, retry_after_s: Option<u32>) -> Response {
     let mut headers = HeaderMap::from_iter([(STATUS, HeaderValue::from(code))]);
-    if let Ok(value) = HeaderValue::from_str(&percent_encoded(message)) {
+    if let Ok(value) = HeaderValue::from_str(&percent_encode_message(message)) {
         headers.insert(MESSAGE, value);
     }
     // OTLP exporters read the delay from `RetryInfo` in `grpc-status-details-bin`.
@@ -147,13 +150,13 @@ fn build_grpc_response(body: Body, headers: HeaderMap) -> Response {
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::OK;
     *response.headers_mut() = headers;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(GRPC));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(GRPC_CONTENT_TYPE));
     response.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity,gzip,zstd"));
     response
 }
 
 /// Percent-encodes a message, as the gRPC specification demands for `grpc-message`.
-fn percent_encoded(text: &str) -> String {
+fn percent_encode_message(text: &str) -> String {
     const GRPC_MESSAGE: &AsciiSet = &CONTROLS.add(b'%');
     utf8_percent_encode(text, GRPC_MESSAGE).to_string()
 }

@@ -35,7 +35,7 @@ async fn handle_http_export(
     headers: &HeaderMap,
     body: Body,
 ) -> Response {
-    let (kind, is_json) = (content_type(headers), is_json(headers));
+    let (kind, is_json) = (read_media_type(headers), is_json(headers));
     let outcome = if is_json || kind.eq_ignore_ascii_case(PROTOBUF) {
         receive_http_export(server, signal, is_json, headers, body).await
     } else {
@@ -45,7 +45,7 @@ async fn handle_http_export(
         Ok(rejected) => build_http_success(rejected, signal, is_json),
         Err(refusal) => {
             let response = build_http_refusal(refusal, is_json);
-            server.tell_of_refusal("OTLP over HTTP", response.status().as_u16(), &refusal.to_string());
+            server.log_refusal("OTLP over HTTP", response.status().as_u16(), &refusal.to_string());
             response
         }
     };
@@ -54,13 +54,13 @@ async fn handle_http_export(
 }
 
 /// Returns the media type without parameters such as `charset`.
-fn content_type(headers: &HeaderMap) -> &str {
+fn read_media_type(headers: &HeaderMap) -> &str {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     kind.split(';').next().unwrap_or_default().trim()
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
-    content_type(headers).eq_ignore_ascii_case(JSON)
+    read_media_type(headers).eq_ignore_ascii_case(JSON)
 }
 
 /// Receives an export. The limit of the body applies before and after decompression.
@@ -95,8 +95,8 @@ fn build_http_success(rejected: &RejectedRecords, signal: TelemetrySignal, is_js
 }
 
 /// Builds a `google.rpc.Status` in the encoding of the request, for refusals before the body is read.
-pub(crate) fn status_response(http: StatusCode, code: u16, message: &str, headers: &HeaderMap) -> Response {
-    typed_status(http, u32::from(code), message, is_json(headers))
+pub(crate) fn build_status_response(http: StatusCode, code: u16, message: &str, headers: &HeaderMap) -> Response {
+    build_typed_status(http, u32::from(code), message, is_json(headers))
 }
 
 /// Builds a refusal. Its HTTP status decides whether an exporter retries (429, 502, 503, 504); the code in the body
@@ -111,14 +111,14 @@ fn build_http_refusal(refusal: &ReceiveRefusal, is_json: bool) -> Response {
         ReceiveRefusal::Busy | ReceiveRefusal::Store(_) => 14,
         ReceiveRefusal::TooSlow => 4,
     };
-    let mut response = typed_status(refusal.status(), code, &refusal.to_string(), is_json);
+    let mut response = build_typed_status(refusal.status(), code, &refusal.to_string(), is_json);
     if let Some(seconds) = refusal.retry_after_s() {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
     response
 }
 
-fn typed_status(http: StatusCode, code: u32, message: &str, is_json: bool) -> Response {
+fn build_typed_status(http: StatusCode, code: u32, message: &str, is_json: bool) -> Response {
     if is_json {
         build_typed_response(http, JSON, status_json(code, message))
     } else {

@@ -8,7 +8,7 @@ mod http;
 mod refusal;
 
 pub(super) use grpc::build_grpc_error as grpc_error;
-pub(super) use http::status_response;
+pub(super) use http::build_status_response;
 pub(super) use refusal::ReceiveRefusal;
 
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use serde::de::DeserializeOwned;
 use self::body::{BodyCompression, ExceedsSmallLimit, ReceivedBody};
 use super::json_size::estimate_parsed_size;
 use super::memory::MemoryLease;
-use super::state::{ServerState, write_lane};
+use super::state::{ServerState, client_write_lane};
 use crate::clock::now_ns;
 use crate::http_error::ApiError;
 
@@ -38,7 +38,7 @@ pub(super) fn build_otlp_routes() -> Router<Arc<ServerState>> {
 }
 
 /// Whether a path belongs to OTLP/HTTP, whose errors are `google.rpc.Status` messages.
-pub(super) fn is_otlp(path: &str) -> bool {
+pub(super) fn is_otlp_path(path: &str) -> bool {
     matches!(path, "/v1/traces" | "/v1/logs")
 }
 
@@ -50,7 +50,7 @@ pub(super) async fn read_small_body(
     limit: usize,
 ) -> Result<(Vec<u8>, MemoryLease), ApiError> {
     let read = body::read_request_body(server, headers, body, limit, BodyCompression::None).await;
-    read.map(|received| (received.bytes, received.lease)).map_err(|refusal| small_body_error(&refusal))
+    read.map(|received| (received.bytes, received.lease)).map_err(|refusal| to_small_body_error(&refusal))
 }
 
 /// Reads a small JSON body. It is parsed on a worker thread, because parsing untrusted JSON may take long.
@@ -61,7 +61,7 @@ pub(super) async fn read_small_json<T: DeserializeOwned + Send + 'static>(
     limit: usize,
 ) -> Result<(T, MemoryLease), ApiError> {
     let read = body::read_request_body(server, headers, body, limit, BodyCompression::None).await;
-    let received = read.map_err(|refusal| small_body_error(&refusal))?;
+    let received = read.map_err(|refusal| to_small_body_error(&refusal))?;
     let client = received.client;
     let parsed = server.small_work.run(client, move || {
         let mut lease = received.lease;
@@ -70,13 +70,13 @@ pub(super) async fn read_small_json<T: DeserializeOwned + Send + 'static>(
     });
     let parsed = parsed.await.unwrap_or_else(|lost| Err(JsonError::Refused(lost.into())));
     parsed.map_err(|error| match error {
-        JsonError::Refused(refusal) => small_body_error(&refusal),
+        JsonError::Refused(refusal) => to_small_body_error(&refusal),
         JsonError::Invalid(error) => ApiError::bad_request(format!("the body cannot be read: {error}")),
     })
 }
 
 /// Converts a refusal. The message of the OTLP limit names a setting that does not apply to small bodies.
-fn small_body_error(refusal: &ReceiveRefusal) -> ApiError {
+fn to_small_body_error(refusal: &ReceiveRefusal) -> ApiError {
     let message = match refusal {
         ReceiveRefusal::TooLarge { limit } => {
             format!("the body is larger than {limit} bytes; send less at once")
@@ -120,18 +120,18 @@ where
     let compression = BodyCompression::from_headers(headers)?;
     let limit = server.settings.max_request_bytes;
     let received = body::read_request_body(server, headers, body, limit, compression).await?;
-    work_on(server, received, parse).await
+    run_on_body(server, received, parse).await
 }
 
 /// Maximum size of small requests. They have worker threads of their own, so that small senders do not wait for large
 /// ones.
-const SMALL_BYTES: usize = 512 << 10;
+const MAX_SMALL_REQUEST_BYTES: usize = 512 << 10;
 /// The usual compression ratio of OTLP. A compressed body is treated as small if it is this many times smaller.
-const EXPECTED_RATIO: usize = 8;
+const EXPECTED_COMPRESSION_RATIO: usize = 8;
 
 /// Decompresses a body and runs `work` on it, in the client's turn. A body that turns out to be large moves from the
 /// small to the large worker threads.
-async fn work_on<T, E>(
+async fn run_on_body<T, E>(
     server: &Arc<ServerState>,
     received: ReceivedBody,
     work: impl FnOnce(Vec<u8>, &mut MemoryLease) -> Result<T, E> + Send + 'static,
@@ -142,14 +142,14 @@ where
 {
     let client = received.client;
     let small = match received.compression {
-        BodyCompression::None => SMALL_BYTES,
-        _ => SMALL_BYTES / EXPECTED_RATIO,
+        BodyCompression::None => MAX_SMALL_REQUEST_BYTES,
+        _ => MAX_SMALL_REQUEST_BYTES / EXPECTED_COMPRESSION_RATIO,
     };
     let mut waiting = (received, work);
     if waiting.0.bytes.len() <= small {
         let tried = server.small_work.run(client, move || {
             let (received, work) = waiting;
-            match received.decompress_small(SMALL_BYTES) {
+            match received.decompress_small(MAX_SMALL_REQUEST_BYTES) {
                 Ok(decompressed) => Ok(process_decompressed(decompressed, work)),
                 // It is larger than expected and moves to the threads for large requests.
                 Err(ExceedsSmallLimit(received)) => Err((received, work)),
@@ -197,7 +197,7 @@ async fn accept_otlp_request(
     let signal = request.signal;
     let preparing = Arc::clone(server);
     let (prepared, lease) =
-        work_on(server, received, move |bytes, lease| request.prepare(&preparing, bytes, lease)).await?;
+        run_on_body(server, received, move |bytes, lease| request.prepare(&preparing, bytes, lease)).await?;
     store_export(server, signal, prepared, lease).await
 }
 
@@ -232,9 +232,10 @@ async fn store_export(
     // One batch after another, so that other writers get their turn in between. If one fails, the sender repeats the
     // whole request, and records that are stored already are recognised by their digest.
     for batch in split_into_batches(chunks) {
-        let written = server.store.ingest_in_lane(write_lane(), batch, now_ns()).map_err(ReceiveRefusal::Store)?;
+        let written =
+            server.store.ingest_in_lane(client_write_lane(), batch, now_ns()).map_err(ReceiveRefusal::Store)?;
         let ingested = written.wait_async().await.map_err(|error| {
-            server.tell_of_store(&error);
+            server.log_storing_failure(&error);
             ReceiveRefusal::Store(error)
         })?;
         server.meters.record_ingested(signal, &ingested);
@@ -275,7 +276,7 @@ pub(super) struct PreparedExport {
 
 /// Maximum size of the parsed values of one JSON record, in bytes. Records are parsed one by one, and a larger one is
 /// rejected.
-const MAX_RECORD_VALUES: usize = 16 << 20;
+const MAX_RECORD_VALUE_BYTES: usize = 16 << 20;
 
 impl OtlpRequestHead {
     /// Prepares the records; runs on a worker thread. On return the lease covers the compressed chunks only.
@@ -288,7 +289,7 @@ impl OtlpRequestHead {
         let size = bytes.len();
         // Records are copied once when they are grouped by trace. JSON is copied into protobuf before that.
         let needed = match self.is_json {
-            true => size + estimate_parsed_size(&bytes).min(MAX_RECORD_VALUES),
+            true => size + estimate_parsed_size(&bytes).min(MAX_RECORD_VALUE_BYTES),
             false => 0,
         };
         lease.grow(size + needed)?;

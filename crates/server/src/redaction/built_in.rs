@@ -33,7 +33,7 @@ const fn define_pattern(
 
 /// Formats are those that the providers document, with their usual prefixes and lengths. Minimum lengths keep
 /// placeholders such as `ghp_xxx` readable.
-pub(super) const BUILT_IN: [BuiltInPattern; 19] = [
+pub(super) const BUILT_IN_PATTERNS: [BuiltInPattern; 19] = [
     // The at sign as it is, in JSON, in an address of the web, and in HTML. Addresses that run into each other are one.
     define_pattern(
         &["emails"],
@@ -164,7 +164,7 @@ pub(super) fn is_basic_credentials(text: &str) -> bool {
 /// Joins all names for the error message, each once.
 pub(super) fn join_pattern_names() -> String {
     let mut names: Vec<&str> = Vec::new();
-    for name in BUILT_IN.iter().flat_map(|pattern| pattern.names) {
+    for name in BUILT_IN_PATTERNS.iter().flat_map(|pattern| pattern.names) {
         if !names.contains(name) {
             names.push(name);
         }

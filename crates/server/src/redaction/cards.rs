@@ -13,8 +13,8 @@ pub(super) fn find_card_numbers(text: &str, run: Range<usize>, sink: &mut dyn Fn
     let mut start = run.start;
     while start < run.end {
         let is_start = is_digit(start)
-            && (start > run.start && !is_digit(start - 1) || start == run.start && is_free(bytes, start));
-        match is_start.then(|| card_from(bytes, start, run.end)).flatten() {
+            && (start > run.start && !is_digit(start - 1) || start == run.start && may_begin_number(bytes, start));
+        match is_start.then(|| find_card_end(bytes, start, run.end)).flatten() {
             Some(end) => {
                 sink(start..end);
                 start = end;
@@ -25,7 +25,7 @@ pub(super) fn find_card_numbers(text: &str, run: Range<usize>, sink: &mut dyn Fn
 }
 
 /// Whether a number may begin here: not inside of a name or a fraction, but after an escape such as `\n`.
-fn is_free(bytes: &[u8], start: usize) -> bool {
+fn may_begin_number(bytes: &[u8], start: usize) -> bool {
     match &bytes[..start] {
         [.., b'\\', b'n' | b'r' | b't' | b'b' | b'f'] => true,
         [.., last] => !(last.is_ascii_alphanumeric() || matches!(last, b'.' | b'_')),
@@ -34,7 +34,7 @@ fn is_free(bytes: &[u8], start: usize) -> bool {
 }
 
 /// Finds the end of the longest card that begins here.
-fn card_from(bytes: &[u8], start: usize, end: usize) -> Option<usize> {
+fn find_card_end(bytes: &[u8], start: usize, end: usize) -> Option<usize> {
     let mut digits = [0u8; MAX_CARD_DIGITS];
     let (mut count, mut found) = (0, None);
     for at in start..end {
@@ -112,6 +112,11 @@ mod tests {
         for text in ["4111111111111112", "1700000000000000000", "41111111111111110000", "0000000000000000"] {
             assert!(cards(text).is_empty(), "{text}");
         }
-        assert!(!is_free(b"0.4", 2) && !is_free(b"id4", 2) && is_free(b"\\n4", 2) && is_free(b" 4", 1));
+        assert!(
+            !may_begin_number(b"0.4", 2)
+                && !may_begin_number(b"id4", 2)
+                && may_begin_number(b"\\n4", 2)
+                && may_begin_number(b" 4", 1)
+        );
     }
 }

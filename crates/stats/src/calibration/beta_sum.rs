@@ -67,12 +67,12 @@ impl WeightedBeta {
     }
 
     /// Whether a parameter is 0, so that all probability is at one end of the range.
-    fn is_point(&self) -> bool {
+    fn is_degenerate(&self) -> bool {
         self.a <= 0.0 || self.b <= 0.0
     }
 
     fn to_lattice(self, step: f64) -> LatticeMasses {
-        if self.is_point() {
+        if self.is_degenerate() {
             let position = self.mean() / step;
             let part = position - position.floor();
             return LatticeMasses { first: position.floor() as i64, masses: vec![1.0 - part, part] };

@@ -12,7 +12,7 @@ use crate::interval::wilson_interval;
 
 use super::design_effect::{LabelledShare, case_weight, labelled_share};
 use super::labelled::{CorrectionRefusal, LabelledCase, LabelledRun, check_input};
-use super::rogan_gladen::{ACCEPTING_SCORE, judge_rates};
+use super::rogan_gladen::{ACCEPTING_SCORE, measure_judge_rates};
 
 /// A figure of the judge with its interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -94,7 +94,7 @@ pub fn measure_judge(
         }
     }
     let measure_share = |share: Option<LabelledShare>| share.map(|share| JudgeMeasure::from_share(&share, alpha));
-    let [positive, negative] = judge_rates(labelled, strata_scores, alpha);
+    let [positive, negative] = measure_judge_rates(labelled, strata_scores, alpha);
     let agrees = |case: &LabelledCase| if is_accepted(case) { case.truth } else { 1.0 - case.truth };
     let is_varied = |label: fn(&WeightedPair) -> usize| pairs.windows(2).any(|two| label(&two[0]) != label(&two[1]));
     let beyond_chance = |model, is_defined: bool| {

@@ -84,7 +84,11 @@ fn fieller_interval(counts: &RoganGladenCounts, alpha: f64) -> Option<Confidence
 
 /// The rates of the judge on labelled cases: of right cases accepted and of wrong ones rejected. `None` for a rate
 /// without cases.
-pub(super) fn judge_rates(labelled: &[LabelledRun], strata_scores: &[f64], alpha: f64) -> [Option<LabelledShare>; 2] {
+pub(super) fn measure_judge_rates(
+    labelled: &[LabelledRun],
+    strata_scores: &[f64],
+    alpha: f64,
+) -> [Option<LabelledShare>; 2] {
     let is_accepted = |stratum: usize| f64::from(u8::from(strata_scores[stratum] >= ACCEPTING_SCORE));
     [
         labelled_share(labelled, alpha, |case| (case.truth, is_accepted(case.stratum))),
@@ -100,7 +104,7 @@ pub(super) fn correct_by_rates(
     alpha: f64,
 ) -> Result<(f64, ConfidenceInterval), CorrectionRefusal> {
     let labelled_cases = labelled.iter().map(|run| run.cases.len()).sum();
-    let (positive, negative) = match judge_rates(labelled, strata_scores, alpha) {
+    let (positive, negative) = match measure_judge_rates(labelled, strata_scores, alpha) {
         [Some(positive), Some(negative)] => (positive, negative),
         [positive, _] => {
             return Err(CorrectionRefusal::OneClassOnly { is_right: positive.is_some(), labelled_cases });

@@ -7,7 +7,7 @@ use crate::distributions::normal_quantile;
 use super::correction::correct_share;
 use super::labelled::{CorrectionRefusal, JudgedRun, LabelOrigin, LabelledRun, check_input};
 use super::post_stratification::StratifiedSample;
-use super::rogan_gladen::judge_rates;
+use super::rogan_gladen::measure_judge_rates;
 
 /// Minimum number of labels of each stratum: without any, nothing is known about it.
 const MIN_STRATUM_LABELS: u64 = 2;
@@ -40,7 +40,7 @@ pub struct LabelOutlook {
 
 impl LabelOutlook {
     /// Returns the estimated half width if all judged cases were labelled.
-    pub fn least_half_width(&self) -> Option<f64> {
+    pub fn min_half_width(&self) -> Option<f64> {
         let part = self.labelled_cases as f64 / self.judged_cases.max(1) as f64;
         self.reached_half_width.map(|reached| reached * part.sqrt().min(1.0))
     }
@@ -142,8 +142,8 @@ pub fn outlook_from_labels(
     let sample = StratifiedSample::new(population, labelled, (0..strata_scores.len()).collect());
     let corrected = correct_share(population, labelled, strata_scores, LabelOrigin::SamePopulation, 1.0 - ALPHA);
     let smooth = |share: f64, count: f64| (share * count + 1.0) / (count + 2.0);
-    let [positive, negative] =
-        judge_rates(labelled, strata_scores, ALPHA).map(|rate| rate.map(|rate| smooth(rate.share, rate.cases as f64)));
+    let [positive, negative] = measure_judge_rates(labelled, strata_scores, ALPHA)
+        .map(|rate| rate.map(|rate| smooth(rate.share, rate.cases as f64)));
     Ok(LabelOutlook {
         stratum_shares: sample.population_shares(),
         right_shares: sample.smoothed_shares(),

@@ -98,7 +98,7 @@ pub fn compare_versions(
                 .zip(corrected.by_ref())
                 .map(|(cell, adjusted_p_value)| {
                     let compared = &samples.dimensions()[cell.dimension];
-                    conclude(compared, cell, settings, adjusted_alpha, adjusted_p_value)
+                    build_dimension_comparison(compared, cell, settings, adjusted_alpha, adjusted_p_value)
                 })
                 .collect(),
         }
@@ -159,7 +159,7 @@ fn compare_cell(
     Some(ComparedCell { dimension, estimate, means, counts, is_paired })
 }
 
-fn conclude(
+fn build_dimension_comparison(
     compared: &ComparedDimension,
     cell: &ComparedCell,
     settings: &ComparisonSettings,

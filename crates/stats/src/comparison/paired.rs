@@ -136,10 +136,10 @@ impl SharedTasks {
             let freedom: i128 = self.pairs.iter().map(|pair| pick(pair).runs - 1).sum();
             let squares: f64 = self.pairs.iter().map(|pair| pick(pair).squares).sum();
             let inverse: f64 = self.pairs.iter().map(|pair| 1.0 / pick(pair).runs as f64).sum();
-            let of_one = squares / freedom as f64 / (divisor * divisor);
+            let of_single_trial = squares / freedom as f64 / (divisor * divisor);
             (freedom > 0).then(|| TrialVariance {
-                of_one,
-                present: of_one * inverse / self.pairs.len() as f64,
+                of_single_trial,
+                present: of_single_trial * inverse / self.pairs.len() as f64,
                 freedom: freedom as f64,
             })
         };

@@ -85,11 +85,12 @@ impl DecisionPlan {
         let is_independent = matches!(estimate.shape, IntervalShape::Newcombe { .. });
         let detectable = found.max(half);
         let by_width = if is_independent { (estimate.tasks * (half / bound).powi(2)).ceil() as u64 } else { 0 };
-        let needed = needed_tasks(estimate, bound, alpha).max(by_width);
+        let needed = count_needed_tasks(estimate, bound, alpha).max(by_width);
         let needed = needed.max(estimate.tasks as u64 + 1);
         let most = MIN_TASK_LIMIT.max((MAX_TASK_FACTOR * estimate.tasks) as u64);
         let advised = Some(needed).filter(|needed| *needed <= most);
-        let if_as_seen = tasks_if_as_seen(estimate, bound, alpha).filter(|tasks| *tasks < needed.min(most));
+        let if_as_seen =
+            count_tasks_for_observed_effect(estimate, bound, alpha).filter(|tasks| *tasks < needed.min(most));
         DecisionPlan {
             detectable_effect: Some(detectable.min(estimate.max_effect)),
             needed_tasks: advised,
@@ -131,14 +132,14 @@ fn widen_for_shares(found: f64, (first, second): (f64, f64)) -> f64 {
 /// is found with 80 % power, and no difference is shown to be none with 80 % power: both ends of the interval must then
 /// be inside, each with 90 %. `freedom` is that of the variance at hand: quantiles of Student's distribution keep the
 /// power on average over pilots, some of which estimate too small a variance (Julious and Owen 2006).
-fn needed_deviations(alpha: f64, freedom: f64) -> f64 {
+fn required_standard_errors(alpha: f64, freedom: f64) -> f64 {
     student_quantile(alpha, freedom) + student_quantile(1.0 - POWER, freedom)
 }
 
-fn needed_tasks(estimate: &EffectEstimate, bound: f64, alpha: f64) -> u64 {
+fn count_needed_tasks(estimate: &EffectEstimate, bound: f64, alpha: f64) -> u64 {
     // At the observed effect the interval must end before 0 or before the bound, whichever is farther.
     let reach = estimate.value.abs().max(bound - estimate.value.abs());
-    let needed = needed_deviations(alpha, estimate.freedom);
+    let needed = required_standard_errors(alpha, estimate.freedom);
     let is_enough = |tasks: f64| {
         let error = (estimate.variance / tasks).sqrt();
         let is_sparse_enough = !estimate.is_sparse() || max_unseen_share(tasks, alpha) <= bound;
@@ -147,11 +148,11 @@ fn needed_tasks(estimate: &EffectEstimate, bound: f64, alpha: f64) -> u64 {
             && student_quantile(alpha, tasks - 1.0) * error <= reach
             && (estimate.value.abs() <= bound || can_be_significant(estimate, tasks, alpha))
     };
-    find_fewest(is_enough)
+    find_smallest_count(is_enough)
 }
 
 /// Tasks in all that find a difference of the observed size with 80 % power; `None` if it is too small to matter.
-fn tasks_if_as_seen(estimate: &EffectEstimate, bound: f64, alpha: f64) -> Option<u64> {
+fn count_tasks_for_observed_effect(estimate: &EffectEstimate, bound: f64, alpha: f64) -> Option<u64> {
     if estimate.value.abs() <= bound || matches!(estimate.shape, IntervalShape::Newcombe { .. }) {
         return None;
     }
@@ -161,7 +162,7 @@ fn tasks_if_as_seen(estimate: &EffectEstimate, bound: f64, alpha: f64) -> Option
         deviations * (estimate.variance / tasks).sqrt() <= estimate.value.abs()
             && can_be_significant(estimate, tasks, alpha)
     };
-    Some(find_fewest(is_enough).max(estimate.tasks as u64 + 1))
+    Some(find_smallest_count(is_enough).max(estimate.tasks as u64 + 1))
 }
 
 /// Whether the test can be significant for this many tasks that differ as the present ones do. Tests of few tasks
@@ -177,7 +178,7 @@ fn can_be_significant(estimate: &EffectEstimate, tasks: f64, alpha: f64) -> bool
 }
 
 /// Returns the smallest number of tasks, from 2 on, that satisfies `is_enough`.
-fn find_fewest(is_enough: impl Fn(f64) -> bool) -> u64 {
+fn find_smallest_count(is_enough: impl Fn(f64) -> bool) -> u64 {
     let mut high = 2_u64;
     while !is_enough(high as f64) && high < 1 << 40 {
         high *= 2;
@@ -196,7 +197,7 @@ fn advise_trials(estimate: &EffectEstimate, bound: f64, alpha: f64) -> TrialAdvi
     if estimate.is_sparse() || parts.present <= 0.0 {
         return TrialAdvice::CannotDecide;
     }
-    let wanted = estimate.tasks * (bound / needed_deviations(alpha, estimate.freedom)).powi(2);
+    let wanted = estimate.tasks * (bound / required_standard_errors(alpha, estimate.freedom)).powi(2);
     let between_tasks = estimate.variance - parts.present;
     if between_tasks >= wanted {
         return TrialAdvice::CannotDecide;

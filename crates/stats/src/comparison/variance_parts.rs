@@ -11,7 +11,7 @@ const CONFIDENCE: f64 = 0.99;
 #[derive(Clone, Debug)]
 pub(super) struct TrialVariance {
     /// The variance of the difference of one trial of each version.
-    pub(super) of_one: f64,
+    pub(super) of_single_trial: f64,
     /// The mean over tasks of the variance of a task's difference, at the present numbers of trials.
     pub(super) present: f64,
     pub(super) freedom: f64,
@@ -23,7 +23,7 @@ impl TrialVariance {
         let present = self.present + other.present;
         let spread = self.present.powi(2) / self.freedom + other.present.powi(2) / other.freedom;
         let freedom = if spread > 0.0 { present * present / spread } else { self.freedom + other.freedom };
-        TrialVariance { of_one: self.of_one + other.of_one, present, freedom }
+        TrialVariance { of_single_trial: self.of_single_trial + other.of_single_trial, present, freedom }
     }
 
     /// An upper confidence bound for the variance of a task's difference with another number of trials of each version:
@@ -31,11 +31,11 @@ impl TrialVariance {
     /// difference of variances is the modified large-sample one (Ting, Burdick, Graybill, Jeyaratnam and Lu 1990).
     /// `variance` and `freedom` are those of the present estimate.
     pub(super) fn upper_variance(&self, variance: f64, freedom: f64, trials: f64) -> f64 {
-        let shrunk = self.present - self.of_one / trials;
+        let shrunk = self.present - self.of_single_trial / trials;
         let total_factor = freedom / chi_square_quantile(1.0 - CONFIDENCE, freedom) - 1.0;
         let trial_factor = 1.0 - self.freedom / chi_square_quantile(CONFIDENCE, self.freedom);
         let point = variance - shrunk;
-        (point + (total_factor * variance).hypot(trial_factor * shrunk)).max(self.of_one / trials)
+        (point + (total_factor * variance).hypot(trial_factor * shrunk)).max(self.of_single_trial / trials)
     }
 }
 
@@ -72,8 +72,8 @@ mod tests {
                 let mean = differences.iter().sum::<f64>() / f64::from(tasks);
                 let variance = differences.iter().map(|d| (d - mean).powi(2)).sum::<f64>() / f64::from(tasks - 1);
                 let freedom = f64::from(tasks * (trials - 1));
-                let of_one = squares / freedom;
-                let parts = TrialVariance { of_one, present: of_one / f64::from(trials), freedom };
+                let of_single_trial = squares / freedom;
+                let parts = TrialVariance { of_single_trial, present: of_single_trial / f64::from(trials), freedom };
                 let upper = parts.upper_variance(variance, f64::from(tasks) - 1.0, other_trials);
                 covered += u32::from(upper >= truth);
                 total += upper;
@@ -87,9 +87,9 @@ mod tests {
 
     #[test]
     fn versions_add_up() {
-        let part = |of_one, present, freedom| TrialVariance { of_one, present, freedom };
+        let part = |of_single_trial, present, freedom| TrialVariance { of_single_trial, present, freedom };
         let sum = part(0.2, 0.04, 80.0).add(&part(0.2, 0.04, 80.0));
-        assert!((sum.of_one - 0.4).abs() < 1e-12 && (sum.present - 0.08).abs() < 1e-12);
+        assert!((sum.of_single_trial - 0.4).abs() < 1e-12 && (sum.present - 0.08).abs() < 1e-12);
         assert!((sum.freedom - 160.0).abs() < 1e-9, "{sum:?}");
         // A version that never varies says nothing about the other.
         assert!((part(0.0, 0.0, 80.0).add(&part(0.2, 0.04, 20.0)).freedom - 20.0).abs() < 1e-9);

@@ -23,7 +23,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Tolerance of comparisons with the bar, since sums of shares are rounded.
-const ROUNDING: f64 = 1e-9;
+const ROUNDING_TOLERANCE: f64 = 1e-9;
 
 /// The part of `alpha` that decisions use. If the mean is at the bar, the error of a martingale reaches its level.
 /// The rest of `alpha` is a reserve that keeps the error below `alpha` there, too; it costs few runs.
@@ -158,7 +158,7 @@ impl SequentialGate {
 
     fn decide(&self) -> GateDecision {
         let GateSettings { population, bar, .. } = self.settings;
-        let needed = population as f64 * bar - ROUNDING * population as f64;
+        let needed = population as f64 * bar - ROUNDING_TOLERANCE * population as f64;
         let left = (population - self.observed) as f64;
         if self.sum >= needed {
             return GateDecision::Above;
@@ -180,7 +180,7 @@ impl SequentialGate {
         let GateSettings { bar, alpha, margin, values, .. } = self.settings;
         match values {
             GateValues::Share => self.bets[0].is_significant(DECISION_PART * alpha),
-            GateValues::Binary => match self.count_at(bar - margin).checked_sub(1) {
+            GateValues::Binary => match self.count_for_share(bar - margin).checked_sub(1) {
                 Some(count) => self.draws().excludes_up_to(count, &self.mixtures[0], DECISION_PART * alpha),
                 None => true,
             },
@@ -193,15 +193,15 @@ impl SequentialGate {
         match values {
             GateValues::Share => self.bets[1].is_significant(DECISION_PART * alpha),
             GateValues::Binary => {
-                self.draws().excludes_from(self.count_at(bar + margin), &self.mixtures[1], DECISION_PART * alpha)
+                self.draws().excludes_from(self.count_for_share(bar + margin), &self.mixtures[1], DECISION_PART * alpha)
             }
         }
     }
 
     /// The smallest number of right runs that is a share of at least `share`.
-    fn count_at(&self, share: f64) -> u64 {
+    fn count_for_share(&self, share: f64) -> u64 {
         let population = self.settings.population as f64;
-        (population * share - ROUNDING * population).ceil().max(0.0) as u64
+        (population * share - ROUNDING_TOLERANCE * population).ceil().max(0.0) as u64
     }
 
     fn draws(&self) -> BinaryDraws {

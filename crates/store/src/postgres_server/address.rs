@@ -18,7 +18,7 @@ use super::connect_advice::{CHECK_ADDRESS, advise};
 use super::migration;
 use crate::error::StoreError;
 use crate::sql::describe_postgres_error;
-use crate::sql::postgres::{PostgresConnection, outside_runtime};
+use crate::sql::postgres::{PostgresConnection, run_outside_runtime};
 
 /// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -63,7 +63,7 @@ pub(crate) struct PostgresServer {
     config: Config,
     tls: MakeRustlsConnect,
     /// For messages; without a password.
-    shown: String,
+    display_address: String,
     /// Whether this is the connection of the copy that holds the copy lock.
     is_copy: bool,
 }
@@ -75,7 +75,7 @@ impl PostgresServer {
     pub(crate) fn from_address(address: &str) -> Result<PostgresServer, StoreError> {
         // Until it is read nobody knows which part of it is the password.
         let bad = |reason: String| StoreError::BadAddress { address: "postgres://…".to_owned(), reason };
-        let (plain, own) = split_own_settings(address);
+        let (plain, own) = split_libpq_settings(address);
         // The driver would take the rest of the password for the host.
         if plain.matches('@').count() > 1 {
             return Err(bad("it has several @; write that of a password as %40".to_owned()));
@@ -97,48 +97,48 @@ impl PostgresServer {
         config.application_name("gradus").connect_timeout(CONNECT_TIMEOUT).keepalives_idle(KEEPALIVE_IDLE);
         #[cfg(target_os = "linux")]
         config.tcp_user_timeout(CONNECT_TIMEOUT);
-        if own.is_verified {
+        if own.requires_tls {
             config.ssl_mode(SslMode::Require);
         }
         let tls = make_tls(own.root_certificate.as_deref()).map_err(told)?;
-        let shown = describe_server(&config);
-        Ok(PostgresServer { config, tls, shown, is_copy: false })
+        let display_address = describe_server(&config);
+        Ok(PostgresServer { config, tls, display_address, is_copy: false })
     }
 
     /// Opens a connection that may write, and creates or migrates the tables if necessary.
     pub(crate) fn open_writer(&self) -> Result<PostgresConnection, StoreError> {
-        outside_runtime(|| {
+        run_outside_runtime(|| {
             let mut client = self.connect()?;
-            if !self.is_copy && !try_lock(&mut client, "SELECT pg_try_advisory_lock_shared($1)")? {
-                return Err(StoreError::CopyRunning { path: self.shown.clone().into() });
+            if !self.is_copy && !try_copy_lock(&mut client, "SELECT pg_try_advisory_lock_shared($1)")? {
+                return Err(StoreError::CopyRunning { path: self.display_address.clone().into() });
             }
-            migration::migrate(&mut client, &self.shown)?;
+            migration::migrate(&mut client, &self.display_address)?;
             Ok(PostgresConnection::new(client, self.tls.clone()))
         })
     }
 
     /// Opens a connection that keeps everybody else from writing. PostgreSQL releases the lock when it is closed.
     pub(crate) fn lock_for_copy(&self) -> Result<PostgresConnection, StoreError> {
-        outside_runtime(|| {
+        run_outside_runtime(|| {
             let mut client = self.connect()?;
-            match try_lock(&mut client, "SELECT pg_try_advisory_lock($1)")? {
+            match try_copy_lock(&mut client, "SELECT pg_try_advisory_lock($1)")? {
                 true => Ok(PostgresConnection::new(client, self.tls.clone())),
-                false => Err(StoreError::ServersRunning { path: self.shown.clone().into() }),
+                false => Err(StoreError::ServersRunning { path: self.display_address.clone().into() }),
             }
         })
     }
 
     /// Returns the server for the copy that holds the lock of copies itself.
-    pub(crate) fn beside_copy_lock(mut self) -> PostgresServer {
+    pub(crate) fn into_copy_lock_holder(mut self) -> PostgresServer {
         self.is_copy = true;
         self
     }
 
     /// Opens a connection that only reads.
     pub(crate) fn open_reader(&self) -> Result<PostgresConnection, StoreError> {
-        outside_runtime(|| {
+        run_outside_runtime(|| {
             let mut client = self.connect()?;
-            migration::check_format(&mut client, &self.shown)?;
+            migration::check_schema_compatible(&mut client, &self.display_address)?;
             client
                 .batch_execute("SET default_transaction_read_only = on")
                 .map_err(|error| StoreError::from_postgres(&error))?;
@@ -148,12 +148,12 @@ impl PostgresServer {
 
     /// Fails if a server could not start here.
     pub(crate) fn check_can_start(&self) -> Result<(), StoreError> {
-        outside_runtime(|| migration::check_can_start(&mut self.connect()?, &self.shown))
+        run_outside_runtime(|| migration::check_can_start(&mut self.connect()?, &self.display_address))
     }
 
     fn connect(&self) -> Result<Client, StoreError> {
         let failed = |error: ::postgres::Error| StoreError::NotReachable {
-            address: self.shown.clone(),
+            address: self.display_address.clone(),
             reason: describe_postgres_error(&error),
             advice: advise(&error),
         };
@@ -162,7 +162,7 @@ impl PostgresServer {
         let major = version.parse::<i32>().unwrap_or_default() / 10_000;
         if major < MIN_SERVER_VERSION {
             return Err(StoreError::OldServer {
-                address: self.shown.clone(),
+                address: self.display_address.clone(),
                 found: major.to_string(),
                 needed: MIN_SERVER_VERSION,
             });
@@ -178,7 +178,7 @@ impl PostgresServer {
     fn connect_in_time(&self) -> Result<Result<Client, ::postgres::Error>, StoreError> {
         static SILENT: AtomicUsize = AtomicUsize::new(0);
         let silent = || StoreError::NotReachable {
-            address: self.shown.clone(),
+            address: self.display_address.clone(),
             reason: "it accepts connections, and does not answer".to_owned(),
             advice: CHECK_ADDRESS,
         };
@@ -209,13 +209,13 @@ impl PostgresServer {
 }
 
 /// Tries to take the copy lock, exclusively or shared. Returns whether it was obtained.
-fn try_lock(client: &mut Client, statement: &str) -> Result<bool, StoreError> {
+fn try_copy_lock(client: &mut Client, statement: &str) -> Result<bool, StoreError> {
     Ok(client.query_one(statement, &[&COPY_LOCK]).map_err(|error| StoreError::from_postgres(&error))?.get(0))
 }
 
 impl fmt::Display for PostgresServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.shown)
+        f.write_str(&self.display_address)
     }
 }
 
@@ -239,23 +239,23 @@ fn describe_server(config: &Config) -> String {
 
 /// Settings of an address that libpq knows and the driver does not.
 #[derive(Default)]
-struct OwnSettings {
+struct LibpqSettings {
     service: Option<String>,
     root_certificate: Option<PathBuf>,
     /// `sslmode=verify-ca` or `verify-full`. Certificates are always verified; these modes also insist on TLS.
-    is_verified: bool,
+    requires_tls: bool,
 }
 
 /// Takes the settings that the driver does not know out of an address.
-fn split_own_settings(address: &str) -> (String, OwnSettings) {
-    let mut own = OwnSettings::default();
+fn split_libpq_settings(address: &str) -> (String, LibpqSettings) {
+    let mut own = LibpqSettings::default();
     let Some((plain, query)) = address.split_once('?') else { return (address.to_owned(), own) };
     let mut kept = Vec::new();
     for setting in query.split('&').filter(|setting| !setting.is_empty()) {
         match setting.split_once('=') {
             Some(("service", name)) => own.service = Some(name.to_owned()),
             Some(("sslrootcert", path)) => own.root_certificate = Some(path.into()),
-            Some(("sslmode", "verify-ca" | "verify-full")) => own.is_verified = true,
+            Some(("sslmode", "verify-ca" | "verify-full")) => own.requires_tls = true,
             Some(("sslmode", "allow")) => kept.push("sslmode=prefer"),
             _ => kept.push(setting),
         }
@@ -377,12 +377,15 @@ mod tests {
 
     #[test]
     fn no_message_contains_a_password() {
-        for (address, shown) in [
+        for (address, display_address) in [
             ("postgres://me:secret@db:5433/shop?sslmode=require", "postgres://me@db:5433/shop"),
             ("postgres://me:se/cr+et=@db:5432/shop", "postgres://me@db:5432/shop"),
             ("postgres://one:1,two:2/shop?user=me&password=secret", "postgres://me@one:1,two:2/shop"),
         ] {
-            assert_eq!(PostgresServer::from_address(address).map(|server| server.to_string()).unwrap(), shown);
+            assert_eq!(
+                PostgresServer::from_address(address).map(|server| server.to_string()).unwrap(),
+                display_address
+            );
         }
         let refused = PostgresServer::from_address("postgres://me:se@cret@db/shop").err().unwrap().to_string();
         assert!(!refused.contains("cret") && refused.contains("%40"), "{refused}");
@@ -395,9 +398,9 @@ mod tests {
     #[test]
     fn settings_of_libpq_are_understood() {
         let (plain, own) =
-            split_own_settings("postgres://db/shop?sslmode=verify-full&sslrootcert=/a.pem&connect_timeout=3");
+            split_libpq_settings("postgres://db/shop?sslmode=verify-full&sslrootcert=/a.pem&connect_timeout=3");
         assert_eq!(plain, "postgres://db/shop?connect_timeout=3");
-        assert!(own.is_verified && own.root_certificate.is_some());
+        assert!(own.requires_tls && own.root_certificate.is_some());
         assert_eq!(split_password_line(r"db:*:shop:me:a\:b\\c:d"), ["db", "*", "shop", "me", r"a:b\c:d"]);
     }
 }

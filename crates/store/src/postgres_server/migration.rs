@@ -25,7 +25,7 @@ const OLDEST_COMPATIBLE: i64 = 6;
 const MIGRATION_LOCK: i64 = 0x6772_6164;
 
 /// Returns the schema of a database, and the oldest one whose programs can work with it; `None` without our tables.
-fn read_own_format(client: &mut Client, address: &str) -> Result<Option<(i64, i64)>, StoreError> {
+fn read_schema_versions(client: &mut Client, address: &str) -> Result<Option<(i64, i64)>, StoreError> {
     let foreign = || StoreError::ForeignSchema { address: address.to_owned() };
     let is_there: bool = client
         .query_one("SELECT to_regclass('gradus.store_format') IS NOT NULL", &[])
@@ -78,13 +78,13 @@ pub(super) fn check_can_start(client: &mut Client, address: &str) -> Result<(), 
             return Err(StoreError::MissingRights { reason: reason.to_owned() });
         }
     }
-    read_own_format(client, address).map(drop)
+    read_schema_versions(client, address).map(drop)
 }
 
 /// Fails if this program cannot work with the tables as they are.
-pub(super) fn check_format(client: &mut Client, address: &str) -> Result<(), StoreError> {
+pub(super) fn check_schema_compatible(client: &mut Client, address: &str) -> Result<(), StoreError> {
     let path = || address.into();
-    match read_own_format(client, address)? {
+    match read_schema_versions(client, address)? {
         None => Err(StoreError::NoTables { address: address.to_owned() }),
         Some((found, oldest)) if oldest > SCHEMA_VERSION => {
             Err(StoreError::TooNew { path: path(), found, known: SCHEMA_VERSION })
@@ -99,8 +99,8 @@ pub(super) fn check_format(client: &mut Client, address: &str) -> Result<(), Sto
 /// Runs the missing migrations in one transaction. If several servers start at once, the others wait here and find the
 /// work done.
 pub(super) fn migrate(client: &mut Client, address: &str) -> Result<(), StoreError> {
-    if matches!(read_own_format(client, address)?, Some((found, _)) if found >= SCHEMA_VERSION) {
-        return check_format(client, address);
+    if matches!(read_schema_versions(client, address)?, Some((found, _)) if found >= SCHEMA_VERSION) {
+        return check_schema_compatible(client, address);
     }
     let mut transaction = client.transaction().map_err(|error| StoreError::from_postgres(&error))?;
     let run = |transaction: &mut ::postgres::Transaction<'_>| -> Result<(), ::postgres::Error> {
@@ -122,5 +122,5 @@ pub(super) fn migrate(client: &mut Client, address: &str) -> Result<(), StoreErr
         Ok(())
     };
     run(&mut transaction).and_then(|()| transaction.commit()).map_err(|error| StoreError::from_postgres(&error))?;
-    check_format(client, address)
+    check_schema_compatible(client, address)
 }

@@ -179,7 +179,11 @@ impl Store {
 
     /// Returns the tools that trajectories of the last `recent_ns` of the window call and no earlier one in the
     /// window did, and the number of steps that were examined.
-    pub fn unseen_tools(&self, window: &TrajectoryWindow, recent_ns: i64) -> Result<(Vec<String>, u64), StoreError> {
+    pub fn newly_used_tools(
+        &self,
+        window: &TrajectoryWindow,
+        recent_ns: i64,
+    ) -> Result<(Vec<String>, u64), StoreError> {
         let reader = self.readers.take_reader()?;
         let recent_from = window.to_ns.saturating_sub(recent_ns);
         let recent = TrajectoryWindow { from_ns: recent_from, ..window.clone() };
@@ -239,7 +243,7 @@ fn build_window_condition(
 
 impl Store {
     /// The latest trajectories that used one of these tools.
-    pub fn uses_of_tools(
+    pub fn find_tool_uses(
         &self,
         window: &TrajectoryWindow,
         tools: &[String],

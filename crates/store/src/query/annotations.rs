@@ -45,11 +45,11 @@ struct AnnotatedTrace {
 }
 
 /// Maximum number of annotations that one step reads.
-const A_STEP: i64 = 500;
+const ANNOTATIONS_PER_STEP: i64 = 500;
 
 impl Store {
     /// Annotations, the latest first. Also finds those that arrived before their target.
-    pub fn annotations_about(&self, query: &AnnotationQuery) -> Result<Vec<AnnotationRecord>, StoreError> {
+    pub fn query_annotations(&self, query: &AnnotationQuery) -> Result<Vec<AnnotationRecord>, StoreError> {
         let reader = self.readers.take_reader()?;
         let sql: &SqlConnection = &*reader.snapshot()?;
         let mut found = Vec::new();
@@ -96,7 +96,7 @@ impl Store {
     }
 
     /// Returns the number of annotations whose target has not arrived yet.
-    pub fn waiting_annotations(&self) -> Result<u64, StoreError> {
+    pub fn count_waiting_annotations(&self) -> Result<u64, StoreError> {
         let reader = self.readers.take_reader()?;
         let mut statement = reader
             .prepare_cached("SELECT count(*) FROM annotation INDEXED BY annotation_waiting WHERE trace IS NULL")?;
@@ -105,7 +105,7 @@ impl Store {
 
     /// Connects annotations that arrived too early with their targets, some at a time, and removes those that have
     /// waited since before `forget_before_ns`. Returns where to continue; `None` at the end.
-    pub fn settle_annotations(
+    pub fn resolve_waiting_annotations(
         &self,
         after: i64,
         forget_before_ns: Option<i64>,
@@ -117,7 +117,7 @@ impl Store {
                     "SELECT no, target, updated_ns FROM annotation INDEXED BY annotation_waiting \
                      WHERE trace IS NULL AND no > ? ORDER BY no LIMIT ?",
                 )?
-                .query_map([after, A_STEP], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+                .query_map([after, ANNOTATIONS_PER_STEP], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
                 .collect::<Result<_, _>>()?;
             for (no, target, updated_ns) in &waiting {
                 if let Some(home) = find_annotated_trace(sql, target)? {
@@ -127,7 +127,7 @@ impl Store {
                     sql.prepare_cached("DELETE FROM annotation WHERE no = ?")?.execute([no])?;
                 }
             }
-            Ok(waiting.last().filter(|_| waiting.len() as i64 == A_STEP).map(|(no, _, _)| *no))
+            Ok(waiting.last().filter(|_| waiting.len() as i64 == ANNOTATIONS_PER_STEP).map(|(no, _, _)| *no))
         })
     }
 }

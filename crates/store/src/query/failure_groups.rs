@@ -10,7 +10,7 @@ use crate::Store;
 use crate::error::StoreError;
 
 /// Maximum number of versions that are listed with a group.
-const MAX_VERSIONS: usize = 4;
+const MAX_LISTED_VERSIONS: usize = 4;
 
 /// A failure group with its numbers in a period.
 #[derive(Clone, Debug, PartialEq)]
@@ -161,7 +161,7 @@ impl FailureScope<'_> {
         let mut values = self.values(options.before_ns.or(from_ns));
         values.push(SqlValue::Integer(from_ns.unwrap_or(i64::MIN)));
         values.push(options.key.map_or(SqlValue::Null, |key| SqlValue::Text(key.to_owned())));
-        let mut statement = sql.prepare_cached(&count_statement())?;
+        let mut statement = sql.prepare_cached(&count_groups_sql())?;
         let rows = statement.query_map(crate::sql::params_from_iter(values), |row| {
             Ok(GroupCounts {
                 no: row.get(0)?,
@@ -209,7 +209,7 @@ impl FailureScope<'_> {
         values.push(SqlValue::Integer(no));
         let statement = format!(
             "SELECT version, count(*), count(*) OVER () FROM failure WHERE failure_group = ?7 AND {} AND version <> '' GROUP BY version \
-             ORDER BY count(*) DESC, version DESC LIMIT {MAX_VERSIONS}",
+             ORDER BY count(*) DESC, version DESC LIMIT {MAX_LISTED_VERSIONS}",
             Self::CONDITIONS
         );
         let mut statement = sql.prepare_cached(&statement)?;
@@ -238,7 +238,7 @@ impl FailureScope<'_> {
 }
 
 /// Counts of all groups, or of the one with the key `?8`. `?7` is where the period begins.
-fn count_statement() -> String {
+fn count_groups_sql() -> String {
     format!(
         "SELECT failure_group.no, muted_ns IS NOT NULL, count(CASE WHEN start_ns >= ?7 THEN 1 END), count(CASE WHEN start_ns < ?7 THEN 1 END), \
          coalesce(sum(CASE WHEN start_ns >= ?7 THEN verdicts END), 0) FROM failure_group LEFT JOIN failure \
@@ -275,7 +275,7 @@ mod tests {
     fn only_rows_of_the_period_are_read() {
         let folder = tempfile::tempdir().unwrap();
         let sql = open_writer(&folder.path().join("store.db")).unwrap();
-        let mut plan = sql.prepare(&format!("EXPLAIN QUERY PLAN {}", count_statement())).unwrap();
+        let mut plan = sql.prepare(&format!("EXPLAIN QUERY PLAN {}", count_groups_sql())).unwrap();
         let steps: Vec<String> =
             plan.query_map([rusqlite::types::Null; 8], |row| row.get(3)).unwrap().map(Result::unwrap).collect();
         // Groups are few; of their rows, only those of the period are read.

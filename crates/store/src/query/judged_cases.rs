@@ -62,7 +62,7 @@ impl Store {
         terms.push("start_ns >= ? AND start_ns < ?");
         values.extend([filter.from_ns.unwrap_or(i64::MIN), filter.to_ns.unwrap_or(i64::MAX)].map(SqlValue::Integer));
         values.push(SqlValue::Integer(MAX_JUDGED_TRAJECTORIES + 1));
-        let list = trajectory_list(index, &is_wanted.join(" AND "), &terms.join(" AND "));
+        let list = judged_trajectories_sql(index, &is_wanted.join(" AND "), &terms.join(" AND "));
         let mut trajectories = sql.prepare_cached(&list)?;
         let mut outcomes = sql.prepare_cached(OUTCOMES)?;
         let mut rows = trajectories.query(params_from_iter(values))?;
@@ -100,7 +100,7 @@ impl Store {
 const OUTCOMES: &str = "SELECT step, CASE WHEN kind = 0 AND score IS NOT NULL THEN label END, line FROM outcome \
                         WHERE trajectory = ? AND evaluator = ? AND judged_ns < ? AND kind IN (0, 2, 3) ORDER BY step";
 
-fn trajectory_list(index: &str, is_wanted: &str, terms: &str) -> String {
+fn judged_trajectories_sql(index: &str, is_wanted: &str, terms: &str) -> String {
     format!(
         "SELECT start_ns, no, trajectory_id, (SELECT trace_id FROM trace WHERE trace.no = trajectory.trace), {is_wanted} \
          FROM trajectory INDEXED BY {index} WHERE {terms} ORDER BY start_ns DESC, no DESC LIMIT ?"
@@ -116,9 +116,10 @@ mod tests {
     fn lists_go_through_indexes() {
         let folder = tempfile::tempdir().unwrap();
         let sql = open_writer(&folder.path().join("store.db")).unwrap();
-        let list = trajectory_list("trajectory_by_start", "agent = ? AND 1", "start_ns >= ? AND start_ns < ?");
+        let list = judged_trajectories_sql("trajectory_by_start", "agent = ? AND 1", "start_ns >= ? AND start_ns < ?");
         assert_plan(&sql, &list, "trajectory_by_start (start_ns>? AND start_ns<?)");
-        let list = trajectory_list("trajectory_by_project", "1", "project = ? AND start_ns >= ? AND start_ns < ?");
+        let list =
+            judged_trajectories_sql("trajectory_by_project", "1", "project = ? AND start_ns >= ? AND start_ns < ?");
         assert_plan(&sql, &list, "trajectory_by_project (project=? AND start_ns>? AND start_ns<?)");
         assert_plan(&sql, OUTCOMES, "PRIMARY KEY (trajectory=? AND evaluator=?)");
     }

@@ -3,7 +3,7 @@
 
 use crate::sql::{SqlConnection, SqlValue, params, params_from_iter};
 
-use super::metrics::numbers_of_projects;
+use super::metrics::list_project_numbers;
 use super::trends::compute_bucket_bounds;
 use super::{MetricFilter, project_number};
 use crate::coarse_rollup::{HOUR_NS, NameKind};
@@ -13,7 +13,7 @@ use crate::records::FacetKind;
 /// Maximum number of trajectories from which totals are computed.
 pub(super) const MAX_LATEST_TRAJECTORIES: usize = 2_000;
 /// Maximum number of trajectories that are examined in all projects together.
-const LOOKED_AT: usize = 8_000;
+const MAX_EXAMINED_TRAJECTORIES: usize = 8_000;
 /// Maximum number of projects in each of which a name is searched. If there are more, all trajectories are examined
 /// by time instead.
 const MAX_WALKS: usize = 16;
@@ -40,23 +40,23 @@ pub(super) fn find_latest_trajectories(
             None => return Ok((Vec::new(), false)),
         },
     };
-    let mut projects = project.map_or_else(|| numbers_of_projects(sql), |one| Ok(vec![one]))?;
+    let mut projects = project.map_or_else(|| list_project_numbers(sql), |one| Ok(vec![one]))?;
     projects.truncate(MAX_WALKS + 1);
-    let way = if projects.len() > MAX_WALKS { None } else { DrivingFacet::rarest(sql, filter, &projects)? };
+    let way = if projects.len() > MAX_WALKS { None } else { DrivingFacet::find_rarest(sql, filter, &projects)? };
     let mut walks = LatestScan::default();
     match way {
         None => {
             let first = project.map(SqlValue::Integer).into_iter().collect();
-            walks.scan_rows(sql, &plain_walk(project.is_some()), first, filter, LOOKED_AT)?;
+            walks.scan_rows(sql, &time_walk_sql(project.is_some()), first, filter, MAX_EXAMINED_TRAJECTORIES)?;
         }
         Some(DrivingFacet { kind, name, shares }) => {
             let all: u64 = shares.iter().sum();
             for (project, share) in projects.into_iter().zip(shares).filter(|(_, share)| *share > 0) {
                 // Divided by share, so that all walks reach about equally far back.
-                let most = (LOOKED_AT as u64).saturating_mul(share).div_ceil(all) as usize;
+                let most = (MAX_EXAMINED_TRAJECTORIES as u64).saturating_mul(share).div_ceil(all) as usize;
                 let first =
                     [SqlValue::Integer(project), SqlValue::Integer(kind as i64), SqlValue::Text(name.to_owned())];
-                walks.scan_rows(sql, &facet_walk(), first.into(), filter, most)?;
+                walks.scan_rows(sql, &latest_facet_walk_sql(), first.into(), filter, most)?;
             }
         }
     }
@@ -81,7 +81,7 @@ struct DrivingFacet<'f> {
 
 impl<'f> DrivingFacet<'f> {
     /// Finds the name of the filter with the fewest trajectories; `None` if the filter has no name.
-    fn rarest(
+    fn find_rarest(
         sql: &SqlConnection,
         filter: &'f MetricFilter,
         projects: &[i64],
@@ -92,7 +92,7 @@ impl<'f> DrivingFacet<'f> {
             (FacetKind::Model, NameKind::Model, &filter.model),
         ];
         let (from, to) = compute_bucket_bounds(filter, 24 * HOUR_NS);
-        let mut count = sql.prepare_cached(HAVE_A_NAME)?;
+        let mut count = sql.prepare_cached(COUNT_WITH_NAME)?;
         let mut ways = Vec::new();
         for (kind, of, name) in named {
             let Some(name) = name else { continue };
@@ -108,7 +108,7 @@ impl<'f> DrivingFacet<'f> {
 }
 
 /// Number of trajectories with a name in a period, from the coarse rollups.
-const HAVE_A_NAME: &str = "SELECT coalesce(sum(trajectories), 0) FROM usage_long WHERE size = 24 AND project = ? \
+const COUNT_WITH_NAME: &str = "SELECT coalesce(sum(trajectories), 0) FROM usage_long WHERE size = 24 AND project = ? \
                            AND kind = ? AND name = ? AND bucket >= ? AND bucket <= ?";
 /// Columns of a walk, in the order in which [`LatestScan`] reads them. Parameters of every walk: agent, version, model,
 /// beginning, end, and the number of rows; those of one walk follow.
@@ -118,7 +118,7 @@ const COLUMNS: &str = "t.no, t.start_ns, t.end_ns - t.start_ns, t.is_error, t.co
 
 /// A walk by time. The match is a column of the result and not a condition, so that the limit bounds the rows that are
 /// examined.
-pub(super) fn plain_walk(of_project: bool) -> String {
+pub(super) fn time_walk_sql(of_project: bool) -> String {
     let (index, within) =
         if of_project { ("trajectory_by_project", "t.project = ?7 AND") } else { ("trajectory_by_start", "") };
     format!(
@@ -128,7 +128,7 @@ pub(super) fn plain_walk(of_project: bool) -> String {
 }
 
 /// A walk by facet.
-fn facet_walk() -> String {
+fn latest_facet_walk_sql() -> String {
     format!(
         "SELECT {COLUMNS} FROM facet f CROSS JOIN trajectory t INDEXED BY trajectory_by_trace ON t.trace = f.trace \
          WHERE f.project = ?7 AND f.kind = ?8 AND f.value = ?9 AND f.start_ns >= ?4 AND f.start_ns < ?5 \
@@ -202,13 +202,13 @@ mod tests {
     fn what_is_looked_at_has_a_bound_and_is_not_sorted() {
         let folder = tempfile::tempdir().unwrap();
         let sql = open_writer(&folder.path().join("store.db")).unwrap();
-        assert_plan(&sql, &plain_walk(true), "trajectory_by_project (project=? AND start_ns>? AND start_ns<?)");
-        assert_plan(&sql, &plain_walk(false), "trajectory_by_start (start_ns>? AND start_ns<?)");
+        assert_plan(&sql, &time_walk_sql(true), "trajectory_by_project (project=? AND start_ns>? AND start_ns<?)");
+        assert_plan(&sql, &time_walk_sql(false), "trajectory_by_start (start_ns>? AND start_ns<?)");
         let way = "PRIMARY KEY (project=? AND kind=? AND value=? AND start_ns>? AND start_ns<?)";
-        assert_plan(&sql, &facet_walk(), way);
-        assert_plan(&sql, HAVE_A_NAME, "size=? AND project=? AND kind=? AND name=? AND bucket>? AND bucket<?");
+        assert_plan(&sql, &latest_facet_walk_sql(), way);
+        assert_plan(&sql, COUNT_WITH_NAME, "size=? AND project=? AND kind=? AND name=? AND bucket>? AND bucket<?");
         // The name is a column and no condition, so that every examined row counts towards the limit.
-        for statement in [plain_walk(true), plain_walk(false), facet_walk()] {
+        for statement in [time_walk_sql(true), time_walk_sql(false), latest_facet_walk_sql()] {
             let behind = statement.split(" WHERE ").nth(1).unwrap();
             assert!(!behind.contains("?1 ") && behind.ends_with("LIMIT ?6"), "{statement}");
         }
@@ -234,7 +234,7 @@ mod tests {
         let of = |agent: Option<&str>, model: Option<&str>, from_ns: Option<i64>| {
             let [agent, model] = [agent, model].map(|name| name.map(str::to_owned));
             let filter = MetricFilter { agent, model, from_ns, ..MetricFilter::default() };
-            let way = DrivingFacet::rarest(&sql, &filter, &[1, 2]).unwrap();
+            let way = DrivingFacet::find_rarest(&sql, &filter, &[1, 2]).unwrap();
             way.map(|way| (way.kind as i64, way.shares))
         };
         assert_eq!(of(None, None, None), None);

@@ -71,7 +71,7 @@ impl Store {
         // rest.
         let projects = match &filter.project {
             Some(project) => project_number(&reader, project)?.into_iter().collect(),
-            None => numbers_of_projects(&reader)?,
+            None => list_project_numbers(&reader)?,
         };
         let evaluators = match &filter.evaluator {
             Some(evaluator) => BTreeSet::from([evaluator.clone()]),
@@ -137,7 +137,7 @@ pub(super) fn moments_from_row(row: &SqlRow<'_>, from: usize) -> Result<ScoreMom
 }
 
 /// Numbers of all projects, to look rollups up by their key, which begins with the project.
-pub(super) fn numbers_of_projects(sql: &SqlConnection) -> Result<Vec<i64>, StoreError> {
+pub(super) fn list_project_numbers(sql: &SqlConnection) -> Result<Vec<i64>, StoreError> {
     let mut statement = sql.prepare_cached("SELECT no FROM project")?;
     Ok(statement.query_map((), |row| row.get(0))?.collect::<Result<_, _>>()?)
 }

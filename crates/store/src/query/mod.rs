@@ -40,7 +40,7 @@ pub use metrics::{MetricFilter, MetricGroup, MetricRow};
 pub use name_scores::{NameScoreRow, NameScoreTable};
 pub use overview::{LatestOverview, OverviewTotals, RunEndingRow, TaskRow, VersionRow};
 pub use recent_outcomes::RecentOutcomeRow;
-pub use review::{LabelRow, ReviewFilter, ReviewItem, ReviewPlace};
+pub use review::{LabelRow, ReviewFilter, ReviewItem, ReviewPosition};
 pub use review_progress::ReviewProgress;
 pub use session_list::{SessionFilter, SessionListCursor, SessionSummary, SessionSummaryPage};
 pub use session_turns::{EarlierTurnRow, SessionTotals, SessionTurnPage, SessionTurnRow};

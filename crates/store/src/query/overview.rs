@@ -70,7 +70,7 @@ pub struct LatestOverview {
 }
 
 /// Maximum number of trajectories whose outcomes are read.
-const MAX_JUDGED: usize = 500;
+const MAX_TRAJECTORIES_WITH_OUTCOMES: usize = 500;
 impl OverviewTotals {
     /// Adds a trajectory. Durations are sorted by the caller, once all are added.
     fn add(&mut self, seen: &LatestTrajectory) {
@@ -110,7 +110,7 @@ impl Store {
         }
         latest.totals.durations_ns.sort_unstable();
         latest.versions.iter_mut().for_each(|row| row.totals.durations_ns.sort_unstable());
-        let numbers: Vec<i64> = seen.iter().take(MAX_JUDGED).map(|one| one.no).collect();
+        let numbers: Vec<i64> = seen.iter().take(MAX_TRAJECTORIES_WITH_OUTCOMES).map(|one| one.no).collect();
         latest.tasks = worst_tasks(sql, &numbers, most_tasks)?;
         latest.endings = count_endings(sql, seen.iter().map(|one| one.no), ending_evaluator)?;
         Ok(latest)
@@ -182,7 +182,7 @@ mod tests {
     use gradus_core::span::TraceId;
 
     use super::*;
-    use crate::query::latest::{LatestScan, plain_walk};
+    use crate::query::latest::{LatestScan, time_walk_sql};
     use crate::{
         AssembledTraceGroup, BlockSignal, OutcomeRecord, RecordedKind, StoreOptions, TraceChunk, TrajectoryRecord,
     };
@@ -286,7 +286,7 @@ mod tests {
         let reader = store.readers.take_reader().unwrap();
         let mut walks = LatestScan::default();
         let mut go = |most| {
-            walks.scan_rows(&reader, &plain_walk(false), Vec::new(), &filter, most).unwrap();
+            walks.scan_rows(&reader, &time_walk_sql(false), Vec::new(), &filter, most).unwrap();
             (walks.seen.len(), walks.horizon)
         };
         assert_eq!(go(9), (4, None));

@@ -28,7 +28,7 @@ pub struct ReviewFilter {
 /// Position of a verdict in the review order: newest trajectories first, then by step and evaluator. Its text is the
 /// cursor in addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReviewPlace {
+pub struct ReviewPosition {
     pub start_ns: i64,
     pub trajectory: i64,
     pub step: u32,
@@ -38,7 +38,7 @@ pub struct ReviewPlace {
 /// A verdict to review.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReviewItem {
-    pub place: ReviewPlace,
+    pub place: ReviewPosition,
     pub trajectory_id: String,
     pub trace_id: u128,
 }
@@ -73,20 +73,20 @@ pub struct LabelRow {
 /// Maximum number of trajectories that one request examines.
 const MAX_TRAJECTORIES: i64 = 5_000;
 
-impl fmt::Display for ReviewPlace {
+impl fmt::Display for ReviewPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:x}.{:x}.{:x}.{}", self.start_ns, self.trajectory, self.step, self.evaluator)
     }
 }
 
-impl FromStr for ReviewPlace {
+impl FromStr for ReviewPosition {
     type Err = ();
 
-    fn from_str(text: &str) -> Result<ReviewPlace, ()> {
+    fn from_str(text: &str) -> Result<ReviewPosition, ()> {
         let mut parts = text.splitn(4, '.');
         let mut next = || parts.next().ok_or(());
         let number = |digits: &str| i64::from_str_radix(digits, 16).map_err(drop);
-        Ok(ReviewPlace {
+        Ok(ReviewPosition {
             start_ns: number(next()?)?,
             trajectory: number(next()?)?,
             step: u32::from_str_radix(next()?, 16).map_err(drop)?,
@@ -101,8 +101,8 @@ impl Store {
     pub fn next_verdict(
         &self,
         filter: &ReviewFilter,
-        after: Option<&ReviewPlace>,
-    ) -> Result<(Option<ReviewItem>, Option<ReviewPlace>), StoreError> {
+        after: Option<&ReviewPosition>,
+    ) -> Result<(Option<ReviewItem>, Option<ReviewPosition>), StoreError> {
         let reader = self.readers.take_reader()?;
         let sql: &SqlConnection = &*reader.snapshot()?;
         let Some(walk) = ReviewWalk::new(sql, filter)? else { return Ok((None, None)) };
@@ -125,11 +125,11 @@ impl Store {
                 Ok(ControlFlow::Break(()))
             })?;
             if let Some((step, evaluator)) = found {
-                let trace_id = trace_id_of(sql, row.get(3)?)?;
-                let place = ReviewPlace { start_ns, trajectory, step, evaluator };
+                let trace_id = load_trace_id(sql, row.get(3)?)?;
+                let place = ReviewPosition { start_ns, trajectory, step, evaluator };
                 return Ok((Some(ReviewItem { place, trajectory_id, trace_id }), None));
             }
-            last = Some(ReviewPlace { start_ns, trajectory, step: u32::MAX, evaluator: String::new() });
+            last = Some(ReviewPosition { start_ns, trajectory, step: u32::MAX, evaluator: String::new() });
         }
         Ok((None, last.filter(|_| looked_at == MAX_TRAJECTORIES)))
     }
@@ -169,7 +169,7 @@ impl Store {
             None => values.push(SqlValue::Integer(i64::MAX)),
         }
         values.push(SqlValue::Integer(i64::try_from(limit).unwrap_or(i64::MAX)));
-        let mut statement = sql.prepare_cached(&label_walk(project.is_some(), after.is_some()))?;
+        let mut statement = sql.prepare_cached(&label_walk_sql(project.is_some(), after.is_some()))?;
         let mut rows = statement.query(params_from_iter(values))?;
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
@@ -198,7 +198,7 @@ impl Store {
 
 /// Labels with the trajectory they are about and the present outcome. A target ends in `#` and the step, if it is about
 /// one. Since an id may contain `#` as well, a trajectory whose id is the whole text takes precedence.
-fn label_walk(of_project: bool, in_order: bool) -> String {
+fn label_walk_sql(of_project: bool, in_order: bool) -> String {
     // A target without the digits at its end: what is before the number of the step.
     const STEM: &str = "rtrim(a.target, '0123456789')";
     // The number of the step. More digits than a step can have are part of an id.
@@ -259,8 +259,8 @@ impl<'f> ReviewWalk<'f> {
             }
         };
         let statement = match group {
-            Some(_) => group_walk(project.is_some()),
-            None => trajectory_walk(project.is_some()),
+            Some(_) => group_walk_sql(project.is_some()),
+            None => trajectory_walk_sql(project.is_some()),
         };
         Ok(Some(ReviewWalk { filter, statement, project, group }))
     }
@@ -317,13 +317,13 @@ impl<'f> ReviewWalk<'f> {
     }
 }
 
-pub(super) fn trace_id_of(sql: &SqlConnection, trace: i64) -> Result<u128, StoreError> {
+pub(super) fn load_trace_id(sql: &SqlConnection, trace: i64) -> Result<u128, StoreError> {
     let mut find = sql.prepare_cached("SELECT trace_id FROM trace WHERE no = ?")?;
     Ok(u128::from_be_bytes(find.query_row([trace], |row| row.get(0))?))
 }
 
 /// Trajectories by start, newest first, from a position on.
-fn trajectory_walk(of_project: bool) -> String {
+fn trajectory_walk_sql(of_project: bool) -> String {
     let (index, within) = match of_project {
         true => ("trajectory_by_project", "project = ? AND"),
         false => ("trajectory_by_start", ""),
@@ -335,7 +335,7 @@ fn trajectory_walk(of_project: bool) -> String {
 }
 
 /// Trajectories of a failure group in the same order.
-fn group_walk(of_project: bool) -> String {
+fn group_walk_sql(of_project: bool) -> String {
     let within = if of_project { "AND failure.project = ?" } else { "" };
     format!(
         "SELECT failure.start_ns, failure.trajectory, trajectory_id, trace FROM failure \
@@ -487,7 +487,7 @@ mod tests {
         let place = next();
         label(&store, "trajectory:b#1#2", 2, "ann", "good");
         assert_eq!(store.review_item(&place).unwrap().unwrap().place, place);
-        assert_eq!(store.review_item(&ReviewPlace { trajectory: 99, ..place }).unwrap(), None);
+        assert_eq!(store.review_item(&ReviewPosition { trajectory: 99, ..place }).unwrap(), None);
     }
 
     #[test]
@@ -530,12 +530,12 @@ mod tests {
     fn walks_go_through_indexes() {
         let folder = tempfile::tempdir().unwrap();
         let sql = open_writer(&folder.path().join("store.db")).unwrap();
-        assert_plan(&sql, &trajectory_walk(false), "trajectory_by_start (start_ns<?)");
-        assert_plan(&sql, &trajectory_walk(true), "trajectory_by_project (project=? AND start_ns<?)");
+        assert_plan(&sql, &trajectory_walk_sql(false), "trajectory_by_start (start_ns<?)");
+        assert_plan(&sql, &trajectory_walk_sql(true), "trajectory_by_project (project=? AND start_ns<?)");
         for of_project in [false, true] {
-            assert_plan(&sql, &group_walk(of_project), "failure USING PRIMARY KEY (failure_group=? AND ");
-            assert_plan(&sql, &label_walk(of_project, false), "annotation_of_people (updated_ns<?)");
-            assert_plan(&sql, &label_walk(of_project, true), "annotation_of_people (updated_ns>?)");
+            assert_plan(&sql, &group_walk_sql(of_project), "failure USING PRIMARY KEY (failure_group=? AND ");
+            assert_plan(&sql, &label_walk_sql(of_project, false), "annotation_of_people (updated_ns<?)");
+            assert_plan(&sql, &label_walk_sql(of_project, true), "annotation_of_people (updated_ns>?)");
         }
     }
 }

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use crate::sql::{OptionalRow, SqlConnection, params_from_iter};
 
-use super::review::{ReviewFilter, ReviewItem, ReviewPlace, ReviewWalk, trace_id_of};
+use super::review::{ReviewFilter, ReviewItem, ReviewPosition, ReviewWalk, load_trace_id};
 use crate::Store;
 use crate::error::StoreError;
 
@@ -31,7 +31,7 @@ impl Store {
     pub fn review_progress(
         &self,
         filter: &ReviewFilter,
-        place: Option<&ReviewPlace>,
+        place: Option<&ReviewPosition>,
     ) -> Result<ReviewProgress, StoreError> {
         let reader = self.readers.take_reader()?;
         let sql: &SqlConnection = &*reader.snapshot()?;
@@ -68,7 +68,7 @@ impl Store {
     }
 
     /// The verdict at a position, labelled or not; `None` if its trajectory is gone.
-    pub fn review_item(&self, place: &ReviewPlace) -> Result<Option<ReviewItem>, StoreError> {
+    pub fn review_item(&self, place: &ReviewPosition) -> Result<Option<ReviewItem>, StoreError> {
         let reader = self.readers.take_reader()?;
         let sql: &SqlConnection = &*reader.snapshot()?;
         let found: Option<(String, i64)> = sql
@@ -76,7 +76,7 @@ impl Store {
             .query_row([place.trajectory], |row| Ok((row.get(0)?, row.get(1)?)))
             .optional()?;
         let Some((trajectory_id, trace)) = found else { return Ok(None) };
-        let trace_id = trace_id_of(sql, trace)?;
+        let trace_id = load_trace_id(sql, trace)?;
         Ok(Some(ReviewItem { place: place.clone(), trajectory_id, trace_id }))
     }
 }

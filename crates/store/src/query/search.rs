@@ -3,33 +3,33 @@
 use crate::sql::SqlConnection;
 
 use crate::error::StoreError;
-use crate::interned_labels::split_folded;
+use crate::index_words::split_folded;
 
 /// The query for a search text; `None` if it has no words. The index stores no positions and refuses phrases, so each
 /// term must be one word to it, too. If it would split a term, the text is split further.
-pub(super) fn search_of(sql: &SqlConnection, text: &str) -> Result<Option<String>, StoreError> {
+pub(super) fn build_fts_query(sql: &SqlConnection, text: &str) -> Result<Option<String>, StoreError> {
     check_prefixes(text)?;
     if sql.sqlite().is_none() {
-        return Ok(postgres_terms(text));
+        return Ok(build_postgres_query(text));
     }
     let splits: [fn(char) -> bool; 2] =
-        [|c| c.is_whitespace() || (c.is_ascii() && !is_kept(c)), |c| !c.is_alphanumeric() && c != '*'];
+        [|c| c.is_whitespace() || (c.is_ascii() && !is_word_char(c)), |c| !c.is_alphanumeric() && c != '*'];
     let mut is_known = sql.prepare_cached("SELECT 1 FROM words WHERE words MATCH ? LIMIT 1")?;
     for split in splits {
         let words = search_words(text.split(split));
         // The check uses whole words, which costs almost nothing.
-        if words.is_empty() || is_known.exists([search_terms(&words, |_| "")]).is_ok() {
-            return Ok(Some(search_terms(&words, choose_word_wildcard)).filter(|terms| !terms.is_empty()));
+        if words.is_empty() || is_known.exists([join_search_terms(&words, |_| "")]).is_ok() {
+            return Ok(Some(join_search_terms(&words, choose_word_wildcard)).filter(|terms| !terms.is_empty()));
         }
     }
     let letters = text.split(|c: char| !c.is_alphanumeric()).flat_map(|word| word.split("").map(str::trim));
-    Ok(Some(search_terms(&search_words(letters), choose_word_wildcard)))
+    Ok(Some(join_search_terms(&search_words(letters), choose_word_wildcard)))
 }
 
 /// The same in PostgreSQL's query language. Terms are folded as the words of the index are.
-fn postgres_terms(text: &str) -> Option<String> {
+fn build_postgres_query(text: &str) -> Option<String> {
     let mut terms = Vec::new();
-    for word in search_words(text.split(|c: char| c.is_whitespace() || (c.is_ascii() && !is_kept(c)))) {
+    for word in search_words(text.split(|c: char| c.is_whitespace() || (c.is_ascii() && !is_word_char(c)))) {
         let ending = if choose_word_wildcard(word).is_empty() { "" } else { ":*" };
         let folded = split_folded(word);
         let last = folded.len().saturating_sub(1);
@@ -72,7 +72,7 @@ fn has_no_case(word: &str) -> bool {
     !word.contains(|c: char| c.is_ascii_alphanumeric() || c.is_lowercase() || c.is_uppercase())
 }
 
-fn is_kept(c: char) -> bool {
+fn is_word_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '*'
 }
 
@@ -89,7 +89,7 @@ fn search_words<'t>(words: impl Iterator<Item = &'t str>) -> Vec<&'t str> {
 }
 
 /// Every word must occur. Quoted, so that nothing in it is an operator of the query language.
-fn search_terms(words: &[&str], ending: fn(&str) -> &'static str) -> String {
+fn join_search_terms(words: &[&str], ending: fn(&str) -> &'static str) -> String {
     let term = |word: &&str| format!("\"{}\"{}", word.trim_end_matches('*'), ending(word));
     words.iter().map(term).collect::<Vec<_>>().join(" AND ")
 }

@@ -132,7 +132,7 @@ fn walk_sessions(
         SqlValue::Text(before.2),
         SqlValue::Integer(MAX_EXAMINED as i64),
     ]);
-    let mut statement = sql.prepare_cached(&session_walk(project.is_some()))?;
+    let mut statement = sql.prepare_cached(&session_walk_sql(project.is_some()))?;
     let mut rows = statement.query(params_from_iter(values))?;
     let mut found: Vec<SessionListCursor> = Vec::new();
     let mut examined = 0;
@@ -155,7 +155,7 @@ fn walk_sessions(
 }
 
 /// Whether no later trajectory of the session fits is a column of the result, so that the limit bounds what is examined.
-fn session_walk(of_project: bool) -> String {
+fn session_walk_sql(of_project: bool) -> String {
     let (index, within) = match of_project {
         true => ("trajectory_session_by_project", "t.project = ? AND"),
         false => ("trajectory_session_by_start", ""),
@@ -246,11 +246,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let sql = open_writer(&folder.path().join("store.db")).unwrap();
         let by_project = "COVERING INDEX trajectory_session_by_project (project=? AND start_ns>? AND start_ns<?)";
-        assert_plan(&sql, &session_walk(true), by_project);
+        assert_plan(&sql, &session_walk_sql(true), by_project);
         let by_start = "COVERING INDEX trajectory_session_by_start (start_ns>? AND (start_ns,project,session)<(?,?,?))";
-        assert_plan(&sql, &session_walk(false), by_start);
+        assert_plan(&sql, &session_walk_sql(false), by_start);
         let later = "COVERING INDEX trajectory_by_session (session=? AND project=? AND start_ns>? AND start_ns<?)";
-        assert_plan(&sql, &session_walk(false), later);
+        assert_plan(&sql, &session_walk_sql(false), later);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::sql::{OptionalRow, SqlConnection, params};
 use gradus_core::span::TraceId;
 
 use super::project_number;
-use super::trace_rows::{TrajectoryRow, list_trajectory_scores, trajectory_row};
+use super::trace_rows::{TrajectoryRow, list_trajectory_scores, trajectory_from_row};
 use crate::Store;
 use crate::error::StoreError;
 
@@ -78,7 +78,7 @@ impl Store {
         )?;
         let rows = statement.query_map(params![session, number, limit as i64, offset as i64], |row| {
             let id: [u8; 16] = row.get(13)?;
-            Ok(SessionTurnRow { trace_id: TraceId(u128::from_be_bytes(id)), trajectory: trajectory_row(row)? })
+            Ok(SessionTurnRow { trace_id: TraceId(u128::from_be_bytes(id)), trajectory: trajectory_from_row(row)? })
         })?;
         let mut turns: Vec<SessionTurnRow> = rows.collect::<Result<_, _>>()?;
         for turn in &mut turns {

@@ -78,9 +78,9 @@ impl Default for TraceGroupLimits {
 /// Maximum bytes of one trace group in memory.
 pub(super) const MAX_GROUP_BYTES: usize = 64 << 20;
 /// Maximum number of spans with several versions that are tracked in one trace.
-const MAX_VERSIONS: i64 = 500_000;
+const MAX_TRACKED_VERSIONS: i64 = 500_000;
 /// Maximum number of traces in one page. With small traces, this limit ends a page before its size does.
-const TRACES_A_PAGE: i64 = 64;
+const MAX_PAGE_TRACES: i64 = 64;
 /// Size after which a page ends. The block that exceeds it is still included.
 const PAGE_BYTES: usize = 4 << 20;
 
@@ -131,7 +131,7 @@ impl Store {
 
     /// The next traces of a project with their records, in order of time; `None` at the end. A trace that is larger
     /// than a page is spread over several.
-    pub fn project_page(
+    pub fn read_project_page(
         &self,
         project: &str,
         after: Option<PagePosition>,
@@ -146,7 +146,7 @@ impl Store {
             "SELECT start_ns, no, trace_id, has_versions FROM trace INDEXED BY trace_by_project \
              WHERE project = ? AND (start_ns, no) >= (?, ?) ORDER BY start_ns, no LIMIT ?",
         )?;
-        let values = params![project, after.at.start_ns, after.at.trace, TRACES_A_PAGE];
+        let values = params![project, after.at.start_ns, after.at.trace, MAX_PAGE_TRACES];
         let mut rows = statement.query(values)?;
         let mut page = StoredTraceGroup::default();
         let mut last = None;
@@ -208,8 +208,8 @@ pub(super) fn read_versions(
     versions: &mut HashMap<(i64, SpanId), i64>,
 ) -> Result<(), StoreError> {
     let mut statement = sql.prepare_cached("SELECT span_id, block FROM span WHERE trace = ? LIMIT ?")?;
-    let rows =
-        statement.query_map([trace, MAX_VERSIONS], |row| Ok((SpanId(row.get::<i64>(0)? as u64), row.get(1)?)))?;
+    let rows = statement
+        .query_map([trace, MAX_TRACKED_VERSIONS], |row| Ok((SpanId(row.get::<i64>(0)? as u64), row.get(1)?)))?;
     for row in rows {
         let (span, block) = row?;
         versions.insert((trace, span), block);

@@ -29,7 +29,7 @@ pub struct GradedTrajectory {
     pub trajectory_id: String,
     pub project: String,
     /// Number of flagged verdicts.
-    pub wrong_count: i64,
+    pub flagged_verdict_count: i64,
     pub verdict_count: i64,
     /// Names of the evaluators that abstained.
     pub abstained: Vec<String>,
@@ -37,7 +37,7 @@ pub struct GradedTrajectory {
 
 impl Store {
     /// Whether anything was ever graded. Rollups outlive the trajectories that retention deletes.
-    pub fn has_graded(&self) -> Result<bool, StoreError> {
+    pub fn was_ever_graded(&self) -> Result<bool, StoreError> {
         let reader = self.readers.take_reader()?;
         let mut statement =
             reader.prepare_cached("SELECT EXISTS (SELECT 1 FROM rollup) OR EXISTS (SELECT 1 FROM rollup_long)")?;
@@ -75,7 +75,7 @@ fn find_first_graded(reader: &SqlConnection) -> Result<Option<GradedTrajectory>,
         })
         .optional()?;
     let Some((no, trajectory_id, trace_id, project)) = found else { return Ok(None) };
-    let (verdict_count, wrong_count) = reader
+    let (verdict_count, flagged_verdict_count) = reader
         .prepare_cached(
             "SELECT count(*), count(CASE WHEN is_wrong THEN 1 END) FROM outcome WHERE trajectory = ? AND kind = 0",
         )?
@@ -85,5 +85,5 @@ fn find_first_graded(reader: &SqlConnection) -> Result<Option<GradedTrajectory>,
     )?;
     let abstained = statement.query_map([no], |row| row.get(0))?.collect::<Result<_, _>>()?;
     let trace_id = TraceId(u128::from_be_bytes(trace_id));
-    Ok(Some(GradedTrajectory { trace_id, trajectory_id, project, wrong_count, verdict_count, abstained }))
+    Ok(Some(GradedTrajectory { trace_id, trajectory_id, project, flagged_verdict_count, verdict_count, abstained }))
 }

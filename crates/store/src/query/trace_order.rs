@@ -4,7 +4,7 @@
 use crate::sql::{SqlConnection, params};
 
 use super::trace_filter::TraceFilter;
-use super::trace_rows::{TraceRow, trace_row};
+use super::trace_rows::{TraceRow, read_trace_row};
 use super::traces::find_trace_numbers;
 use crate::Store;
 use crate::error::StoreError;
@@ -65,7 +65,7 @@ impl Store {
         let reader = self.readers.take_reader()?;
         let sql: &SqlConnection = &*reader.snapshot()?;
         let (numbers, is_cut) = find_trace_numbers(sql, filter, MAX_SORTED_TRACES, MAX_SORTED_TRACES)?;
-        let mut key = sql.prepare_cached(sort_key(order))?;
+        let mut key = sql.prepare_cached(sort_key_sql(order))?;
         let mut keyed: Vec<(f64, i64)> = Vec::with_capacity(numbers.len());
         for number in &numbers {
             keyed.push((key.query_row(params![number], |row| row.get::<Option<f64>>(0))?.unwrap_or(-1.0), *number));
@@ -74,7 +74,7 @@ impl Store {
         keyed.sort_by(|one, other| other.0.total_cmp(&one.0));
         let mut traces = Vec::new();
         for (_, number) in keyed.iter().skip(skip).take(limit) {
-            traces.extend(trace_row(sql, "no = ?", crate::sql::SqlValue::Integer(*number))?);
+            traces.extend(read_trace_row(sql, "no = ?", crate::sql::SqlValue::Integer(*number))?);
         }
         Ok(SortedTraces { traces, sorted_count: keyed.len(), is_cut })
     }
@@ -145,7 +145,7 @@ impl Store {
 const NEXT_FACET: &str = "SELECT min(value) FROM facet WHERE project = ? AND kind = ? AND value > ?";
 
 /// The number that a trace is sorted by. Null if it is not known.
-fn sort_key(order: TraceOrder) -> &'static str {
+fn sort_key_sql(order: TraceOrder) -> &'static str {
     match order {
         TraceOrder::Duration => {
             "SELECT CAST(max(t.end_ns, coalesce((SELECT max(y.end_ns) FROM trajectory y WHERE y.trace = t.no), 0)) \
@@ -170,7 +170,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let sql = open_writer(&folder.path().join("store.db")).unwrap();
         let orders = [TraceOrder::Duration, TraceOrder::Steps, TraceOrder::Cost, TraceOrder::Wrong];
-        for statement in orders.map(sort_key).into_iter().chain([NEXT_FACET]) {
+        for statement in orders.map(sort_key_sql).into_iter().chain([NEXT_FACET]) {
             let mut plan = sql.prepare(&format!("EXPLAIN QUERY PLAN {statement}")).unwrap();
             let nulls = vec![rusqlite::types::Null; plan.parameter_count()];
             let steps: Vec<String> = plan

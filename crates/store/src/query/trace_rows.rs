@@ -70,7 +70,7 @@ impl Store {
     /// One trace with its trajectories.
     pub fn trace(&self, id: TraceId) -> Result<Option<TraceRow>, StoreError> {
         let reader = self.readers.take_reader()?;
-        trace_row(&reader, "trace_id = ?", SqlValue::Blob(id.0.to_be_bytes().to_vec()))
+        read_trace_row(&reader, "trace_id = ?", SqlValue::Blob(id.0.to_be_bytes().to_vec()))
     }
 
     /// The stored trajectory as JSON, without tool definitions.
@@ -104,7 +104,7 @@ impl Store {
     }
 
     /// Start of the earliest trajectory that is still stored.
-    pub fn first_start(&self, project: Option<&str>) -> Result<Option<i64>, StoreError> {
+    pub fn earliest_trajectory_start(&self, project: Option<&str>) -> Result<Option<i64>, StoreError> {
         let reader = self.readers.take_reader()?;
         let sql: &SqlConnection = &reader;
         match project {
@@ -123,7 +123,7 @@ impl Store {
     }
 
     /// Number of steps of a trajectory.
-    pub fn steps_of(&self, trajectory_id: &str) -> Result<Option<u32>, StoreError> {
+    pub fn trajectory_step_count(&self, trajectory_id: &str) -> Result<Option<u32>, StoreError> {
         let reader = self.readers.take_reader()?;
         Ok(reader
             .prepare_cached("SELECT steps FROM trajectory WHERE trajectory_id = ?")?
@@ -133,7 +133,11 @@ impl Store {
 }
 
 /// Reads one trace. `which` is a condition with one parameter, written in this crate and never by a user.
-pub(super) fn trace_row(sql: &SqlConnection, which: &str, value: SqlValue) -> Result<Option<TraceRow>, StoreError> {
+pub(super) fn read_trace_row(
+    sql: &SqlConnection,
+    which: &str,
+    value: SqlValue,
+) -> Result<Option<TraceRow>, StoreError> {
     let row = sql
         .prepare_cached(&format!(
             "SELECT trace.no, trace_id, project.name, trace.name, start_ns, end_ns, trace.spans, errors, bytes, has_root, \
@@ -168,7 +172,7 @@ fn list_trace_trajectories(sql: &SqlConnection, trace: i64) -> Result<Vec<Trajec
         "SELECT no, trajectory_id, agent, version, model, query, steps, is_error, start_ns, end_ns, tokens, cost_usd, \
          session FROM trajectory WHERE trace = ? ORDER BY start_ns, no LIMIT 1000",
     )?;
-    let rows = statement.query_map([trace], trajectory_row)?;
+    let rows = statement.query_map([trace], trajectory_from_row)?;
     let mut rows: Vec<TrajectoryRow> = rows.collect::<Result<_, _>>()?;
     for row in &mut rows {
         row.scores = list_trajectory_scores(sql, row.no)?;
@@ -177,7 +181,7 @@ fn list_trace_trajectories(sql: &SqlConnection, trace: i64) -> Result<Vec<Trajec
 }
 
 /// From the columns of `list_trace_trajectories`, in their order.
-pub(super) fn trajectory_row(row: &SqlRow<'_>) -> Result<TrajectoryRow, SqlError> {
+pub(super) fn trajectory_from_row(row: &SqlRow<'_>) -> Result<TrajectoryRow, SqlError> {
     Ok(TrajectoryRow {
         no: row.get(0)?,
         trajectory_id: row.get(1)?,

@@ -58,15 +58,15 @@ impl TraceWalk {
 }
 
 /// Maximum number of traces in one page, if they are small.
-const TRACES_A_PAGE: usize = 64;
+const MAX_PAGE_TRACES: usize = 64;
 /// Size after which no further trace is added to a page.
 const PAGE_BYTES: usize = 4 << 20;
 
 /// Oldest first. The row value comparison makes the walk resume exactly behind a trace.
-const UP: &str = "SELECT start_ns, no, trace_id, has_versions, end_ns FROM trace INDEXED BY trace_by_project \
+const OLDEST_FIRST_SQL: &str = "SELECT start_ns, no, trace_id, has_versions, end_ns FROM trace INDEXED BY trace_by_project \
                   WHERE project = ? AND (start_ns, no) >= (?, ?) ORDER BY start_ns, no LIMIT ?";
 /// Newest first.
-const DOWN: &str = "SELECT start_ns, no, trace_id, has_versions, end_ns FROM trace INDEXED BY trace_by_project \
+const NEWEST_FIRST_SQL: &str = "SELECT start_ns, no, trace_id, has_versions, end_ns FROM trace INDEXED BY trace_by_project \
                     WHERE project = ? AND (start_ns, no) <= (?, ?) ORDER BY start_ns DESC, no DESC LIMIT ?";
 
 impl Store {
@@ -75,7 +75,7 @@ impl Store {
         let reader = self.readers.take_reader()?;
         // One read transaction, so that blocks and versions agree.
         let sql: &SqlConnection = &*reader.snapshot()?;
-        let mut statement = sql.prepare_cached(if walk.newest_first { DOWN } else { UP })?;
+        let mut statement = sql.prepare_cached(if walk.newest_first { NEWEST_FIRST_SQL } else { OLDEST_FIRST_SQL })?;
         let mut at = match (walk.at, walk.newest_first) {
             (Some(at), false) => at,
             (None, false) => ProjectPosition { start_ns: i64::MIN, trace: i64::MIN },
@@ -87,7 +87,7 @@ impl Store {
         let mut page: Vec<TraceRecords> = Vec::new();
         let mut left = MAX_GROUP_BYTES;
         // PostgreSQL computes all rows of a statement before the first one is read.
-        let mut portion = TRACES_A_PAGE;
+        let mut portion = MAX_PAGE_TRACES;
         loop {
             let mut rows = statement.query(params![project, at.start_ns, at.trace, portion as i64])?;
             let mut read = 0;
@@ -103,7 +103,7 @@ impl Store {
                 }
                 let Some(trace) = read_trace(sql, &row, &mut left, !page.is_empty())? else { return Ok(page) };
                 page.push(trace);
-                if page.len() >= TRACES_A_PAGE || left < MAX_GROUP_BYTES - PAGE_BYTES {
+                if page.len() >= MAX_PAGE_TRACES || left < MAX_GROUP_BYTES - PAGE_BYTES {
                     return Ok(page);
                 }
             }

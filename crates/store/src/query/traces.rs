@@ -12,9 +12,9 @@ use crate::sql::SqlValue;
 use crate::sql::{SqlConnection, params, params_from_iter};
 
 use super::project_number;
-use super::search::search_of;
-use super::trace_rows::{TraceRow, trace_row};
-use super::wrong_verdicts::wrong_with_tool;
+use super::search::build_fts_query;
+use super::trace_rows::{TraceRow, read_trace_row};
+use super::wrong_verdicts::wrong_with_tool_sql;
 use crate::Store;
 use crate::error::StoreError;
 use crate::records::FacetKind;
@@ -59,7 +59,7 @@ impl FromStr for TraceListCursor {
 }
 
 /// Maximum number of traces that one request examines.
-const LOOKED_AT: usize = 20_000;
+const MAX_EXAMINED_TRACES: usize = 20_000;
 /// Traces that the first statement of a walk examines at least. PostgreSQL computes all rows of a statement before the first
 /// one is read, so a walk begins with a few, and each further statement examines more.
 const FIRST_PORTION: usize = 64;
@@ -107,21 +107,21 @@ impl Store {
         };
         // A search drives the list if there is one: the full-text index has its own order.
         let (numbers, next) = match &filter.text {
-            Some(text) => match search_of(sql, text)? {
+            Some(text) => match build_fts_query(sql, text)? {
                 Some(terms) => search_trace_page(sql, filter, projects, &terms, cursor, limit)?,
                 None => return Ok(TraceRowPage::default()),
             },
-            None => by_time(sql, filter, projects, cursor, limit)?,
+            None => list_traces_by_time(sql, filter, projects, cursor, limit)?,
         };
         let mut traces = Vec::with_capacity(numbers.len());
         for number in numbers {
-            traces.extend(trace_row(sql, "no = ?", SqlValue::Integer(number))?);
+            traces.extend(read_trace_row(sql, "no = ?", SqlValue::Integer(number))?);
         }
         Ok(TraceRowPage { traces, next })
     }
 
     /// Returns the number of traces that began at a time or later, counted up to `most`.
-    pub fn traces_since(&self, project: Option<&str>, from_ns: i64, most: usize) -> Result<u64, StoreError> {
+    pub fn count_traces_since(&self, project: Option<&str>, from_ns: i64, most: usize) -> Result<u64, StoreError> {
         let reader = self.readers.take_reader()?;
         let project = match project {
             None => None,
@@ -133,7 +133,7 @@ impl Store {
         let mut values: Vec<SqlValue> = project.map(SqlValue::Integer).into_iter().collect();
         values.extend([SqlValue::Integer(from_ns), SqlValue::Integer(most as i64)]);
         Ok(reader
-            .prepare_cached(&format!("SELECT count(*) FROM ({})", since_walk(project.is_some())))?
+            .prepare_cached(&format!("SELECT count(*) FROM ({})", since_walk_sql(project.is_some())))?
             .query_row(params_from_iter(values), |row| row.get(0))?)
     }
 }
@@ -153,13 +153,13 @@ pub(super) fn find_trace_numbers(
         },
     };
     let (numbers, next) = match &filter.text {
-        Some(text) => match search_of(sql, text)? {
+        Some(text) => match build_fts_query(sql, text)? {
             Some(terms) => search_trace_page(sql, filter, project, &terms, None, limit)?,
             None => return Ok((Vec::new(), false)),
         },
         None => {
             let before = (filter.to_ns.unwrap_or(i64::MAX), i64::MIN);
-            walk_all(sql, filter, project, WalkBounds { before, limit, examined })?
+            merge_walks(sql, filter, project, WalkBounds { before, limit, examined })?
         }
     };
     Ok((numbers, next.is_some()))
@@ -169,7 +169,7 @@ pub(super) fn find_trace_numbers(
 type TraceNumberPage = (Vec<i64>, Option<TraceListCursor>);
 
 /// A page in order of time: walks one index or, over several projects, merges one walk per project.
-fn by_time(
+fn list_traces_by_time(
     sql: &SqlConnection,
     filter: &TraceFilter,
     project: Option<i64>,
@@ -183,11 +183,11 @@ fn by_time(
         Some(TraceListCursor::Time { start_ns, trace }) => before_ns.min((start_ns, trace)),
         _ => before_ns,
     };
-    walk_all(sql, filter, project, WalkBounds { before, limit, examined: LOOKED_AT })
+    merge_walks(sql, filter, project, WalkBounds { before, limit, examined: MAX_EXAMINED_TRACES })
 }
 
 /// The matches of all walks, merged.
-fn walk_all(
+fn merge_walks(
     sql: &SqlConnection,
     filter: &TraceFilter,
     project: Option<i64>,
@@ -280,7 +280,7 @@ fn build_trace_conditions(filter: &TraceFilter, trace: &str, values: &mut Vec<Sq
     if let Some(wanted) = filter.error {
         facet(FacetKind::Error, "", wanted);
     }
-    if let Some(found) = wrong_with_tool("1", trace, filter, values) {
+    if let Some(found) = wrong_with_tool_sql("1", trace, filter, values) {
         terms.push(format!("EXISTS ({found} {PER_ROW})"));
     }
     if let Some(score) = &filter.score {
@@ -314,7 +314,7 @@ fn walk_traces(
         fits = format!("{fits} AND {HAS_OWN_ROW}");
     }
     values.extend(project.map(SqlValue::Integer));
-    scan_trace_list(sql, &trace_walk(&fits, project.is_some()), &values, filter, bounds)
+    scan_trace_list(sql, &trace_walk_sql(&fits, project.is_some()), &values, filter, bounds)
 }
 
 /// Walks the traces of a project with one facet, by time.
@@ -329,7 +329,7 @@ fn walk_facet(
     let mut values = Vec::new();
     let fits = build_trace_conditions(filter, "f.trace", &mut values);
     values.extend([SqlValue::Integer(project), SqlValue::Integer(kind as i64), SqlValue::Text(value.to_owned())]);
-    scan_trace_list(sql, &facet_walk(&fits), &values, filter, bounds)
+    scan_trace_list(sql, &facet_walk_sql(&fits), &values, filter, bounds)
 }
 
 /// Ends the query of an EXISTS that is asked for each row of a list. Without it PostgreSQL would read the whole table into a
@@ -344,7 +344,7 @@ const HAS_OWN_ROW: &str = "(EXISTS (SELECT 1 FROM trajectory z INDEXED BY trajec
 
 /// The condition is a column of the result, so that the limit bounds the rows that are examined. INDEXED BY makes
 /// SQLite fail instead of choosing another plan.
-fn trace_walk(fits: &str, of_project: bool) -> String {
+fn trace_walk_sql(fits: &str, of_project: bool) -> String {
     let (index, within) = if of_project { ("trace_by_project", "project = ? AND") } else { ("trace_by_start", "") };
     format!(
         "SELECT start_ns, no, {fits} FROM trace INDEXED BY {index} WHERE {within} start_ns >= ? \
@@ -353,13 +353,13 @@ fn trace_walk(fits: &str, of_project: bool) -> String {
 }
 
 /// Counts by index only; the limit bounds what is counted.
-fn since_walk(of_project: bool) -> String {
+fn since_walk_sql(of_project: bool) -> String {
     let (index, within) = if of_project { ("trace_by_project", "project = ? AND") } else { ("trace_by_start", "") };
     format!("SELECT 1 FROM trace INDEXED BY {index} WHERE {within} start_ns >= ? LIMIT ?")
 }
 
-/// As [`trace_walk`], through the facets of one value.
-fn facet_walk(fits: &str) -> String {
+/// As [`trace_walk_sql`], through the facets of one value.
+fn facet_walk_sql(fits: &str) -> String {
     format!(
         "SELECT f.start_ns, f.trace, {fits} FROM facet f WHERE f.project = ? AND f.kind = ? AND f.value = ? \
          AND f.start_ns >= ? AND (f.start_ns, f.trace) < (?, ?) \
@@ -368,7 +368,7 @@ fn facet_walk(fits: &str) -> String {
 }
 
 /// Full-text matches by row number, which is the order of arrival. CROSS JOIN fixes the order of the join.
-fn found_walk(fits: &str, of_project: bool) -> String {
+fn search_walk_sql(fits: &str, of_project: bool) -> String {
     let within = if of_project { "AND trace.project = ?" } else { "" };
     format!(
         "SELECT words.rowid, trace.no, {fits} {within} AND trace.start_ns >= ? AND trace.start_ns < ? \
@@ -446,9 +446,9 @@ fn search_trace_page(
         SqlValue::Integer(filter.to_ns.unwrap_or(i64::MAX)),
         SqlValue::Text(terms.to_owned()),
         SqlValue::Integer(before),
-        SqlValue::Integer(LOOKED_AT as i64),
+        SqlValue::Integer(MAX_EXAMINED_TRACES as i64),
     ]);
-    let mut statement = sql.prepare_cached(&found_walk(&fits, project.is_some()))?;
+    let mut statement = sql.prepare_cached(&search_walk_sql(&fits, project.is_some()))?;
     let mut rows = statement.query(params_from_iter(values))?;
     let mut numbers: Vec<i64> = Vec::new();
     let mut looked_at = 0;
@@ -458,7 +458,7 @@ fn search_trace_page(
         if row.get(2)? && !numbers.contains(&trace) && !was_listed(sql, trace, before, terms)? {
             numbers.push(trace);
         }
-        if numbers.len() == limit || looked_at == LOOKED_AT {
+        if numbers.len() == limit || looked_at == MAX_EXAMINED_TRACES {
             return Ok((numbers, Some(TraceListCursor::Found { trajectory })));
         }
     }
@@ -505,14 +505,14 @@ mod tests {
         };
         let fits = build_trace_conditions(&filter, "trace.no", &mut Vec::new());
         let fits = format!("{fits} AND {HAS_OWN_ROW}");
-        assert_plan(&sql, &trace_walk(&fits, true), "trace_by_project (project=? AND start_ns>? AND start_ns<?)");
-        assert_plan(&sql, &trace_walk(&fits, false), "trace_by_start (start_ns>? AND start_ns<?)");
+        assert_plan(&sql, &trace_walk_sql(&fits, true), "trace_by_project (project=? AND start_ns>? AND start_ns<?)");
+        assert_plan(&sql, &trace_walk_sql(&fits, false), "trace_by_start (start_ns>? AND start_ns<?)");
         let fits_facet = build_trace_conditions(&filter, "f.trace", &mut Vec::new());
-        assert_plan(&sql, &facet_walk(&fits_facet), "PRIMARY KEY (project=? AND kind=? AND value=? AND start_ns>?");
-        assert_plan(&sql, &since_walk(true), "trace_by_project (project=? AND start_ns>?)");
-        assert_plan(&sql, &since_walk(false), "trace_by_start (start_ns>?)");
+        assert_plan(&sql, &facet_walk_sql(&fits_facet), "PRIMARY KEY (project=? AND kind=? AND value=? AND start_ns>?");
+        assert_plan(&sql, &since_walk_sql(true), "trace_by_project (project=? AND start_ns>?)");
+        assert_plan(&sql, &since_walk_sql(false), "trace_by_start (start_ns>?)");
         for of_project in [false, true] {
-            assert_plan(&sql, &found_walk(&fits, of_project), "SCAN words VIRTUAL TABLE INDEX");
+            assert_plan(&sql, &search_walk_sql(&fits, of_project), "SCAN words VIRTUAL TABLE INDEX");
         }
     }
 }

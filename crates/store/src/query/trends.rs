@@ -47,9 +47,9 @@ pub struct UsagePeriods {
 }
 
 /// Maximum number of rows that one query reads if several names are given.
-const LOOKED_AT: usize = 20_000;
+const MAX_READ_ROWS: usize = 20_000;
 /// Cost of one index lookup, in rows: lookups that find nothing are not free.
-const WAY: usize = 4;
+const LOOKUP_COST_ROWS: usize = 4;
 /// Maximum number of evaluators that are read if the filter names none.
 const MAX_EVALUATORS: usize = 50;
 /// Maximum number of tools that are read for one evaluator.
@@ -74,13 +74,13 @@ impl Store {
         let Some(project) = project_or_all(sql, filter)? else { return Ok(MetricPeriods::default()) };
         let mut evaluators = match &filter.evaluator {
             Some(evaluator) => vec![evaluator.clone()],
-            None => steps_through(sql, &next_evaluator(), "", &[&project], MAX_EVALUATORS + 1)?,
+            None => list_distinct_values(sql, &next_evaluator_sql(), "", &[&project], MAX_EVALUATORS + 1)?,
         };
         let mut found = MetricPeriods { is_cut: evaluators.len() > MAX_EVALUATORS, ..MetricPeriods::default() };
         evaluators.truncate(MAX_EVALUATORS);
         let buckets = split_into_buckets(filter, period_ns);
         let mut asked = RollupSelection::for_filter(sql, filter, project)?;
-        let mut statement = sql.prepare_cached(&long_periods())?;
+        let mut statement = sql.prepare_cached(&coarse_periods_sql())?;
         for evaluator in evaluators {
             let mut periods: BTreeMap<i64, ScoreMoments> = BTreeMap::new();
             asked.for_each_name(|kind, name| {
@@ -110,12 +110,12 @@ impl Store {
         let (Some(evaluator), Some(project)) = (&filter.evaluator, project_or_all(sql, filter)?) else {
             return Ok(ToolSums::default());
         };
-        let mut tools = steps_through(sql, &next_tool(), "", &[&project, evaluator], MAX_TOOLS + 1)?;
+        let mut tools = list_distinct_values(sql, &next_tool_sql(), "", &[&project, evaluator], MAX_TOOLS + 1)?;
         let mut found = ToolSums { is_cut: tools.len() > MAX_TOOLS, ..ToolSums::default() };
         tools.truncate(MAX_TOOLS);
         let buckets = split_into_buckets(filter, 24 * HOUR_NS);
         let mut asked = RollupSelection::for_filter(sql, filter, project)?;
-        let mut statement = sql.prepare_cached(&long_tool())?;
+        let mut statement = sql.prepare_cached(&coarse_tool_sql())?;
         for tool in tools {
             let mut sum = ScoreMoments::default();
             asked.for_each_name(|kind, name| {
@@ -143,8 +143,8 @@ impl Store {
         let reader = self.readers.take_reader()?;
         let sql: &SqlConnection = &*reader.snapshot()?;
         let Some(project) = project_or_all(sql, filter)? else { return Ok(Vec::new()) };
-        let all = steps_through(sql, &next_name(), "", &[&project, &(kind as i64)], MAX_NAMES)?;
-        in_time(sql, filter, project, kind, all, limit)
+        let all = list_distinct_values(sql, &next_name_sql(), "", &[&project, &(kind as i64)], MAX_NAMES)?;
+        filter_names_by_time(sql, filter, project, kind, all, limit)
     }
 
     /// Names of the evaluators with scores, in alphabetical order; the first ones if there are many.
@@ -152,7 +152,7 @@ impl Store {
         let reader = self.readers.take_reader()?;
         let filter = MetricFilter { project: project.map(str::to_owned), ..MetricFilter::default() };
         let Some(project) = project_or_all(&reader, &filter)? else { return Ok(Vec::new()) };
-        steps_through(&reader, &next_evaluator(), "", &[&project], MAX_EVALUATORS)
+        list_distinct_values(&reader, &next_evaluator_sql(), "", &[&project], MAX_EVALUATORS)
     }
 
     /// Returns usage by period. Of the filter, names, project and times are used.
@@ -205,7 +205,7 @@ impl RollupSelection {
     /// searched.
     fn for_filter(sql: &SqlConnection, filter: &MetricFilter, project: i64) -> Result<RollupSelection, StoreError> {
         let wanted = [&filter.agent, &filter.version, &filter.model].map(|name| name.as_deref());
-        let all = |names, is_cut| RollupSelection { names, left: LOOKED_AT, is_cut };
+        let all = |names, is_cut| RollupSelection { names, left: MAX_READ_ROWS, is_cut };
         let one = |kind, name: &str| Ok(all(vec![(kind, name.to_owned())], false));
         match wanted {
             [None, None, None] => return one(NameKind::All, ""),
@@ -213,11 +213,11 @@ impl RollupSelection {
             [None, Some(version), None] => return one(NameKind::Version, version),
             [None, None, Some(model)] => return one(NameKind::Model, model),
             [Some(agent), Some(version), Some(model)] => {
-                return one(NameKind::Together, &encode_dimensions([agent, version, model]));
+                return one(NameKind::Combination, &encode_dimensions([agent, version, model]));
             }
             _ => {}
         }
-        let kind = NameKind::Together;
+        let kind = NameKind::Combination;
         // Texts with the same leading names are neighbours in the index.
         let prefix = match wanted {
             [Some(agent), Some(version), _] => {
@@ -227,7 +227,7 @@ impl RollupSelection {
             _ => String::new(),
         };
         let within: [&dyn crate::sql::ToSqlParam; 2] = [&project, &(kind as i64)];
-        let mut found = steps_through(sql, &next_name(), &prefix, &within, MAX_COMBINATIONS + 1)?;
+        let mut found = list_distinct_values(sql, &next_name_sql(), &prefix, &within, MAX_COMBINATIONS + 1)?;
         let is_cut = found.len() > MAX_COMBINATIONS;
         found.truncate(MAX_COMBINATIONS);
         found.retain(|text| {
@@ -235,7 +235,7 @@ impl RollupSelection {
                 names.iter().zip(wanted).all(|(name, wanted)| wanted.is_none_or(|wanted| wanted == name))
             })
         });
-        let found = in_time(sql, filter, project, kind, found, MAX_COMBINATIONS)?;
+        let found = filter_names_by_time(sql, filter, project, kind, found, MAX_COMBINATIONS)?;
         Ok(all(found.into_iter().map(|name| (kind, name)).collect(), is_cut))
     }
 
@@ -252,7 +252,7 @@ impl RollupSelection {
             let rows = read(*kind, name)?;
             // A query for one name reads only rows that it shows.
             if self.names.len() > 1 {
-                self.left = self.left.saturating_sub(rows + WAY);
+                self.left = self.left.saturating_sub(rows + LOOKUP_COST_ROWS);
             }
         }
         Ok(())
@@ -265,7 +265,7 @@ fn encode_json_name(name: &str) -> String {
 }
 
 /// Returns the names that have trajectories in the time of the filter.
-fn in_time(
+fn filter_names_by_time(
     sql: &SqlConnection,
     filter: &MetricFilter,
     project: i64,
@@ -295,7 +295,7 @@ const NAME_IN_TIME: &str = "SELECT 1 FROM usage_long WHERE size = 24 AND project
                             AND bucket >= ? AND bucket <= ? LIMIT 1";
 
 /// Scores of an evaluator over all tools, for one name in a range of buckets.
-fn long_periods() -> String {
+fn coarse_periods_sql() -> String {
     format!(
         "SELECT bucket, {SUMS} FROM rollup_long WHERE size = ? AND project = ? AND evaluator = ? AND tool = '' \
          AND kind = ? AND name = ? AND bucket >= ? AND bucket <= ?"
@@ -303,7 +303,7 @@ fn long_periods() -> String {
 }
 
 /// Scores of an evaluator with one tool. No row instead of zeros if there is nothing.
-fn long_tool() -> String {
+fn coarse_tool_sql() -> String {
     format!(
         "SELECT {TOTAL} FROM rollup_long WHERE size = ? AND project = ? AND evaluator = ? AND tool = ? AND kind = ? \
          AND name = ? AND bucket >= ? AND bucket <= ? HAVING count(*) > 0"
@@ -311,21 +311,21 @@ fn long_tool() -> String {
 }
 
 /// The next evaluator behind a name, for the loose index scan.
-fn next_evaluator() -> String {
+fn next_evaluator_sql() -> String {
     "SELECT min(evaluator) FROM rollup_long WHERE size = 24 AND project = ?2 AND evaluator > ?1".to_owned()
 }
 
-fn next_tool() -> String {
+fn next_tool_sql() -> String {
     "SELECT min(tool) FROM rollup_long WHERE size = 24 AND project = ?2 AND evaluator = ?3 AND tool > ?1".to_owned()
 }
 
-fn next_name() -> String {
+fn next_name_sql() -> String {
     "SELECT min(name) FROM usage_long WHERE size = 24 AND project = ?2 AND kind = ?3 AND name > ?1".to_owned()
 }
 
 /// Distinct values of an indexed column with a prefix. Steps from one value to the next, not row by row (a loose index
 /// scan).
-fn steps_through(
+fn list_distinct_values(
     sql: &SqlConnection,
     next: &str,
     prefix: &str,
@@ -395,11 +395,11 @@ mod tests {
         let sql = open_writer(&folder.path().join("store.db")).unwrap();
         let by_name = "kind=? AND name=? AND bucket>? AND bucket<?";
         for (statement, way) in [
-            (long_periods(), format!("size=? AND project=? AND evaluator=? AND tool=? AND {by_name}")),
-            (long_tool(), format!("size=? AND project=? AND evaluator=? AND tool=? AND {by_name}")),
-            (next_evaluator(), "size=? AND project=? AND evaluator>?".to_owned()),
-            (next_tool(), "size=? AND project=? AND evaluator=? AND tool>?".to_owned()),
-            (next_name(), "size=? AND project=? AND kind=? AND name>?".to_owned()),
+            (coarse_periods_sql(), format!("size=? AND project=? AND evaluator=? AND tool=? AND {by_name}")),
+            (coarse_tool_sql(), format!("size=? AND project=? AND evaluator=? AND tool=? AND {by_name}")),
+            (next_evaluator_sql(), "size=? AND project=? AND evaluator>?".to_owned()),
+            (next_tool_sql(), "size=? AND project=? AND evaluator=? AND tool>?".to_owned()),
+            (next_name_sql(), "size=? AND project=? AND kind=? AND name>?".to_owned()),
             (USAGE.to_owned(), format!("size=? AND project=? AND {by_name}")),
             (NAME_IN_TIME.to_owned(), format!("size=? AND project=? AND {by_name}")),
         ] {
@@ -410,7 +410,7 @@ mod tests {
     /// A store with so many projects, and evaluators and tools of each, of which only the names are there.
     fn named(projects: usize, evaluators: usize, tools: usize) -> (tempfile::TempDir, Store) {
         let folder = tempfile::tempdir().unwrap();
-        let sql = open_writer(&folder.path().join(crate::FILE_NAME)).unwrap();
+        let sql = open_writer(&folder.path().join(crate::DATABASE_FILE_NAME)).unwrap();
         let upto =
             |most: usize| format!("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {most})");
         let all = upto(projects);
@@ -430,10 +430,10 @@ mod tests {
 
     /// Adds what came of some names on the first day: a trajectory each, with a score of 1.
     fn came(folder: &tempfile::TempDir, names: &[[&str; 3]]) {
-        let sql = SqlConnection::Sqlite(open_writer(&folder.path().join(crate::FILE_NAME)).unwrap());
+        let sql = SqlConnection::Sqlite(open_writer(&folder.path().join(crate::DATABASE_FILE_NAME)).unwrap());
         for names in names {
             let name = encode_dimensions(*names);
-            let kind = NameKind::Together as i64;
+            let kind = NameKind::Combination as i64;
             for tool in ["", "t1"] {
                 sql.execute(
                     "INSERT INTO rollup_long VALUES (24, 0, 'e1', ?, ?, ?, 0, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0)",
@@ -514,14 +514,14 @@ mod tests {
 
     #[test]
     fn several_names_have_one_budget_and_one_has_none() {
-        let names: Vec<(NameKind, String)> = ["a", "b"].map(|name| (NameKind::Together, name.to_owned())).into();
-        let mut asked = RollupSelection { names: names.clone(), left: LOOKED_AT, is_cut: false };
-        asked.for_each_name(|_, _| Ok(LOOKED_AT / 2)).unwrap();
+        let names: Vec<(NameKind, String)> = ["a", "b"].map(|name| (NameKind::Combination, name.to_owned())).into();
+        let mut asked = RollupSelection { names: names.clone(), left: MAX_READ_ROWS, is_cut: false };
+        asked.for_each_name(|_, _| Ok(MAX_READ_ROWS / 2)).unwrap();
         assert_eq!((asked.left, asked.is_cut), (0, false));
         asked.for_each_name(|_, _| panic!("nothing is left")).unwrap();
         assert!(asked.is_cut);
         let mut asked = RollupSelection { names: names[..1].into(), left: 1, is_cut: false };
-        asked.for_each_name(|_, _| Ok(LOOKED_AT)).unwrap();
+        asked.for_each_name(|_, _| Ok(MAX_READ_ROWS)).unwrap();
         assert_eq!((asked.left, asked.is_cut), (1, false));
     }
 

@@ -29,7 +29,7 @@ impl Store {
     }
 
     /// One outcome as a line of JSON; without a step, of the trajectory as a whole.
-    pub fn verdict_on(
+    pub fn find_verdict_line(
         &self,
         trajectory_id: &str,
         evaluator: &str,

@@ -12,9 +12,9 @@ impl Store {
     /// The first step of a trace that calls the filter's tool and that its evaluator found wrong, with its trajectory.
     /// 0 stands for a trajectory as a whole, if there is no such step. Agent, version and model of the filter count,
     /// too.
-    pub fn wrong_step(&self, trace: i64, filter: &TraceFilter) -> Result<Option<(String, u32)>, StoreError> {
+    pub fn find_wrong_step(&self, trace: i64, filter: &TraceFilter) -> Result<Option<(String, u32)>, StoreError> {
         let mut values = vec![SqlValue::Integer(trace)];
-        let Some(found) = wrong_with_tool("y.trajectory_id, o.step", "?", filter, &mut values) else {
+        let Some(found) = wrong_with_tool_sql("y.trajectory_id, o.step", "?", filter, &mut values) else {
             return Ok(None);
         };
         let reader = self.readers.take_reader()?;
@@ -28,7 +28,7 @@ impl Store {
 /// Outcomes of an evaluator below its best on steps that call a tool, or on a whole trajectory that does. Only of the
 /// trajectories that the filter selects, not of others in the same trace. `None` unless both evaluator and tool are
 /// given.
-pub(super) fn wrong_with_tool(
+pub(super) fn wrong_with_tool_sql(
     columns: &str,
     trace: &str,
     filter: &TraceFilter,
@@ -66,7 +66,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let sql = open_writer(&folder.path().join("store.db")).unwrap();
         let both = TraceFilter { wrong: Some("e".to_owned()), tool: Some("t".to_owned()), ..TraceFilter::default() };
-        let found = wrong_with_tool("1", "?", &both, &mut Vec::new()).unwrap();
+        let found = wrong_with_tool_sql("1", "?", &both, &mut Vec::new()).unwrap();
         assert_plan(&sql, &found, "trajectory_by_trace (trace=?)");
         assert_plan(&sql, &found, "COVERING INDEX outcome_wrong (trajectory=? AND evaluator=?)");
     }
@@ -138,7 +138,7 @@ mod tests {
         let no = |trace: u128| store.trace(TraceId(trace)).unwrap().unwrap().no;
         let step = |trace: u128, evaluator: &str, tool: &str| {
             let filter = TraceFilter { wrong: name(evaluator), tool: name(tool), ..TraceFilter::default() };
-            store.wrong_step(no(trace), &filter).unwrap()
+            store.find_wrong_step(no(trace), &filter).unwrap()
         };
         assert_eq!(step(2, "fit", "look"), Some(("t2".to_owned(), 2)));
         assert_eq!((step(4, "order", "look"), step(1, "fit", "look")), (Some(("t4".to_owned(), 0)), None));
@@ -146,13 +146,14 @@ mod tests {
         let of = |agent: &str| {
             let of =
                 TraceFilter { wrong: name("fit"), tool: name("look"), agent: name(agent), ..TraceFilter::default() };
-            store.wrong_step(no(3), &of).unwrap()
+            store.find_wrong_step(no(3), &of).unwrap()
         };
         assert_eq!((of("a"), of("b")), (None, Some(("t3".to_owned(), 1))));
-        assert_eq!(store.wrong_step(no(3), &TraceFilter::default()).unwrap(), None);
+        assert_eq!(store.find_wrong_step(no(3), &TraceFilter::default()).unwrap(), None);
         // How many began since a moment, as far as they are counted.
-        let since =
-            |project: Option<&str>, from_ns: i64, most: usize| store.traces_since(project, from_ns, most).unwrap();
+        let since = |project: Option<&str>, from_ns: i64, most: usize| {
+            store.count_traces_since(project, from_ns, most).unwrap()
+        };
         assert_eq!((since(None, 300, 10), since(Some("shop"), 101, 10), since(Some("none"), 0, 10)), (2, 3, 0));
         assert_eq!((since(None, 0, 3), since(None, 401, 3)), (3, 0));
     }

@@ -6,7 +6,7 @@
 //! written so that both engines understand it, or exists twice ([`super::SqlConnection::choose`]).
 
 /// Words that are left out.
-const DROPPED: [&str; 1] = ["OR FAIL "];
+const DROPPED_WORDS: [&str; 1] = ["OR FAIL "];
 
 /// Rewrites a statement for PostgreSQL.
 pub(crate) fn to_postgres(sql: &str) -> String {
@@ -15,7 +15,7 @@ pub(crate) fn to_postgres(sql: &str) -> String {
         // A plus hides a column from SQLite's planner.
         .replace("+a.", "a.")
         .replace("words MATCH ?", "words.text @@ CAST(CAST(? AS TEXT) AS TSQUERY)");
-    for words in DROPPED {
+    for words in DROPPED_WORDS {
         sql = sql.replace(words, "");
     }
     number_parameters(&type_null_checks(&drop_index_hints(&sql)))

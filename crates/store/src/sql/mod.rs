@@ -49,7 +49,7 @@ impl SqlConnection {
     /// Prepares a statement that is rarely run, so that it does not push others out of the cache.
     pub(crate) fn prepare(&self, sql: &str) -> Result<SqlStatement<'_>, SqlError> {
         Ok(match self {
-            SqlConnection::Sqlite(connection) => SqlStatement::Once(connection.prepare(sql)?),
+            SqlConnection::Sqlite(connection) => SqlStatement::Uncached(connection.prepare(sql)?),
             #[cfg(feature = "postgres")]
             SqlConnection::Postgres(connection) => SqlStatement::Postgres(connection.prepare(sql)?),
         })
@@ -159,11 +159,11 @@ impl SqlConnection {
     }
 
     /// Whether a pooled connection can still be used.
-    pub(crate) fn is_alive(&self) -> bool {
+    pub(crate) fn check_alive(&self) -> bool {
         match self {
             SqlConnection::Sqlite(_) => true,
             #[cfg(feature = "postgres")]
-            SqlConnection::Postgres(connection) => connection.is_alive(),
+            SqlConnection::Postgres(connection) => connection.check_alive(),
         }
     }
 

@@ -8,7 +8,7 @@ use super::{SqlError, SqlParam, SqlParams, SqlValueRef};
 /// A prepared statement.
 pub(crate) enum SqlStatement<'c> {
     Cached(rusqlite::CachedStatement<'c>),
-    Once(rusqlite::Statement<'c>),
+    Uncached(rusqlite::Statement<'c>),
     #[cfg(feature = "postgres")]
     Postgres(super::postgres::PostgresStatement<'c>),
 }
@@ -47,7 +47,7 @@ impl<'c> SqlStatement<'c> {
     pub(crate) fn execute(&mut self, params: impl SqlParams) -> Result<usize, SqlError> {
         let statement: &mut rusqlite::Statement<'c> = match self {
             SqlStatement::Cached(statement) => statement,
-            SqlStatement::Once(statement) => statement,
+            SqlStatement::Uncached(statement) => statement,
             #[cfg(feature = "postgres")]
             SqlStatement::Postgres(statement) => return statement.execute(&params),
         };
@@ -59,7 +59,7 @@ impl<'c> SqlStatement<'c> {
     pub(crate) fn query(&mut self, params: impl SqlParams) -> Result<SqlRows<'_>, SqlError> {
         let statement: &mut rusqlite::Statement<'c> = match self {
             SqlStatement::Cached(statement) => statement,
-            SqlStatement::Once(statement) => statement,
+            SqlStatement::Uncached(statement) => statement,
             #[cfg(feature = "postgres")]
             SqlStatement::Postgres(statement) => {
                 return Ok(SqlRows::Postgres { rows: statement.query(&params)?, next: 0 });
@@ -95,7 +95,7 @@ impl<'c> SqlStatement<'c> {
     pub(crate) fn column_names(&self) -> Vec<String> {
         match self {
             SqlStatement::Cached(statement) => statement.column_names().map(str::to_owned).collect(),
-            SqlStatement::Once(statement) => statement.column_names().map(str::to_owned).collect(),
+            SqlStatement::Uncached(statement) => statement.column_names().map(str::to_owned).collect(),
             #[cfg(feature = "postgres")]
             SqlStatement::Postgres(statement) => statement.column_names(),
         }

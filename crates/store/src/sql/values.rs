@@ -186,7 +186,7 @@ pub(crate) trait FromSqlValue: Sized {
     fn from_value(value: SqlValueRef<'_>) -> Result<Self, ValueMismatch>;
 }
 
-fn wrong_type<T>(wanted: &str, value: SqlValueRef<'_>) -> Result<T, ValueMismatch> {
+fn wrong_type_error<T>(wanted: &str, value: SqlValueRef<'_>) -> Result<T, ValueMismatch> {
     let found = match value {
         SqlValueRef::Null => "null",
         SqlValueRef::Bool(_) => "a boolean",
@@ -203,7 +203,7 @@ impl FromSqlValue for i64 {
         match value {
             SqlValueRef::Integer(number) => Ok(number),
             SqlValueRef::Bool(is_true) => Ok(i64::from(is_true)),
-            other => wrong_type("an integer", other),
+            other => wrong_type_error("an integer", other),
         }
     }
 }
@@ -226,7 +226,7 @@ impl FromSqlValue for f64 {
         match value {
             SqlValueRef::Real(number) => Ok(number),
             SqlValueRef::Integer(number) => Ok(number as f64),
-            other => wrong_type("a number", other),
+            other => wrong_type_error("a number", other),
         }
     }
 }
@@ -236,7 +236,7 @@ impl FromSqlValue for bool {
         match value {
             SqlValueRef::Bool(is_true) => Ok(is_true),
             SqlValueRef::Integer(number) => Ok(number != 0),
-            other => wrong_type("a boolean", other),
+            other => wrong_type_error("a boolean", other),
         }
     }
 }
@@ -248,7 +248,7 @@ impl FromSqlValue for String {
                 Ok(text) => Ok(text.to_owned()),
                 Err(error) => Err(ValueMismatch(error.to_string())),
             },
-            other => wrong_type("text", other),
+            other => wrong_type_error("text", other),
         }
     }
 }
@@ -263,7 +263,7 @@ impl FromSqlValue for Vec<u8> {
     fn from_value(value: SqlValueRef<'_>) -> Result<Vec<u8>, ValueMismatch> {
         match value {
             SqlValueRef::Blob(bytes) => Ok(bytes.to_vec()),
-            other => wrong_type("bytes", other),
+            other => wrong_type_error("bytes", other),
         }
     }
 }
@@ -274,7 +274,7 @@ impl<const N: usize> FromSqlValue for [u8; N] {
             SqlValueRef::Blob(bytes) => {
                 bytes.try_into().map_err(|_| ValueMismatch(format!("{} bytes instead of {N}", bytes.len())))
             }
-            other => wrong_type("bytes", other),
+            other => wrong_type_error("bytes", other),
         }
     }
 }

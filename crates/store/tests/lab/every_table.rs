@@ -24,7 +24,7 @@ impl Lab {
         self.ingest(vec![chunk(id + 1_000_000, "shop", 10 * id as u64, &[span(1)])], now_ns);
         self.add_settings(id, now_ns);
         let scopes = KeyScopes::parse("read").unwrap();
-        Store::add_key_beside(at, &format!("key {id}"), &new_key().unwrap(), scopes, now_ns).unwrap();
+        Store::add_key_at(at, &format!("key {id}"), &new_key().unwrap(), scopes, now_ns).unwrap();
     }
 
     fn add_settings(&self, id: u128, now_ns: i64) {

@@ -55,12 +55,12 @@ pub(in super::super) fn judge_test_claims(offline: &OfflineJudge<'_>) -> Offline
         );
     }
     let number = offline.step(last).map_or(0, |step| step.index);
-    match judge_run(offline, runs[runs.len() - 1]) {
+    match classify_test_run(offline, runs[runs.len() - 1]) {
         RunOutcome::Passed => {
             let claims_all =
                 claim.to_lowercase().split(|letter: char| !letter.is_alphabetic()).any(|word| word == "all");
             let is_complete =
-                |run: &(usize, TestRun)| !run.1.is_filtered && judge_run(offline, *run) == RunOutcome::Passed;
+                |run: &(usize, TestRun)| !run.1.is_filtered && classify_test_run(offline, *run) == RunOutcome::Passed;
             if claims_all && !runs.iter().any(is_complete) {
                 return OfflineVerdict::cannot_judge("Only chosen tests ran, and the answer speaks of all.");
             }
@@ -118,8 +118,8 @@ enum RunOutcome {
     Unknown,
 }
 
-fn judge_run(offline: &OfflineJudge<'_>, (at, run): (usize, TestRun)) -> RunOutcome {
-    let Some(step) = find_finished_at(offline, at).and_then(|at| offline.step(at)) else {
+fn classify_test_run(offline: &OfflineJudge<'_>, (at, run): (usize, TestRun)) -> RunOutcome {
+    let Some(step) = find_command_end(offline, at).and_then(|at| offline.step(at)) else {
         return RunOutcome::Unknown;
     };
     let output = take_prefix(step.observation.as_deref().unwrap_or_default(), MAX_OUTPUT_BYTES);
@@ -127,7 +127,7 @@ fn judge_run(offline: &OfflineJudge<'_>, (at, run): (usize, TestRun)) -> RunOutc
         (StatusMeaning::Exact | StatusMeaning::SuccessOnly, false, TestOutput::Passed) => RunOutcome::Passed,
         // A run without output: the success of the call is the exit status.
         (StatusMeaning::Exact | StatusMeaning::SuccessOnly, false, TestOutput::Unclear)
-            if records_status(offline) && code_mode_script(step).is_none() =>
+            if records_exit_status(offline) && code_mode_script(step).is_none() =>
         {
             RunOutcome::Passed
         }
@@ -140,13 +140,13 @@ fn judge_run(offline: &OfflineJudge<'_>, (at, run): (usize, TestRun)) -> RunOutc
 
 /// Whether tests may have run again after this run ended.
 fn has_later_run(offline: &OfflineJudge<'_>, actions: &[CodingAction], run: usize) -> bool {
-    let end = find_finished_at(offline, run).unwrap_or(run);
+    let end = find_command_end(offline, run).unwrap_or(run);
     (end + 1..actions.len()).any(|at| may_run_tests(offline, actions, at))
 }
 
 /// Finds the step with the end of a command: its own, or for a process that Codex left running the step that read the
 /// rest of the output. `None` if the end is not recorded.
-fn find_finished_at(offline: &OfflineJudge<'_>, at: usize) -> Option<usize> {
+fn find_command_end(offline: &OfflineJudge<'_>, at: usize) -> Option<usize> {
     let output = offline.step(at)?.observation.as_deref()?;
     let Some(session) = running_session(output) else {
         return (!is_still_running(output)).then_some(at);
@@ -165,7 +165,7 @@ fn find_finished_at(offline: &OfflineJudge<'_>, at: usize) -> Option<usize> {
 }
 
 /// Whether the record has the exit status of each command, so that a call without an error exited with 0.
-fn records_status(offline: &OfflineJudge<'_>) -> bool {
+fn records_exit_status(offline: &OfflineJudge<'_>) -> bool {
     matches!(offline.trajectory.agent.as_deref(), Some("claude-code" | "codex" | "opencode"))
 }
 
@@ -186,10 +186,10 @@ fn find_change(offline: &OfflineJudge<'_>, action: &CodingAction, at: usize) -> 
     match action {
         CodingAction::Edit(_) if offline.step(at).is_some_and(changes_comments_only) => None,
         CodingAction::Edit(paths) | CodingAction::Write(paths) => {
-            paths.iter().filter_map(|path| change_kind(path)).max()
+            paths.iter().filter_map(|path| classify_changed_file(path)).max()
         }
         CodingAction::Command(command) if find_test_run(command).is_none() => {
-            written_files(command).iter().filter_map(|path| change_kind(path)).max()
+            written_files(command).iter().filter_map(|path| classify_changed_file(path)).max()
         }
         CodingAction::Command(_) | CodingAction::Read(_) | CodingAction::Other => None,
     }
@@ -207,7 +207,7 @@ fn changes_comments_only(step: &TrajectoryStep) -> bool {
 }
 
 /// Classifies a file by its name: extensions of programming languages are source code, which tests cover.
-fn change_kind(path: &str) -> Option<ChangeKind> {
+fn classify_changed_file(path: &str) -> Option<ChangeKind> {
     const DOCUMENTS: [&str; 10] = ["md", "mdx", "txt", "rst", "adoc", "log", "png", "svg", "jpg", "pdf"];
     const SOURCES: &str = " rs py pyi js jsx ts tsx mjs cjs mts cts go java kt kts scala c cc cpp cxx h hh hpp cs fs vb \
         rb php swift m mm dart ex exs erl hrl clj cljs hs ml mli lua pl pm r jl sh bash zsh ps1 sql vue svelte astro \

@@ -23,7 +23,7 @@ use coding_action::{code_mode_script, only_waits};
 use shell_command::{only_looks, sleeps};
 
 /// Maximum number of earlier steps that a rule checks.
-const MAX_LOOKBACK: usize = 400;
+const MAX_LOOKBACK_STEPS: usize = 400;
 
 /// Whether a step runs a command of a shell.
 pub(super) fn runs_command(step: &TrajectoryStep) -> bool {
@@ -42,7 +42,7 @@ pub(super) fn shows_other_output(offline: &OfflineJudge<'_>, step: &TrajectorySt
     match CodingAction::from_step(step) {
         CodingAction::Command(_) => true,
         CodingAction::Edit(_) | CodingAction::Write(_) => is_patch || has_command(),
-        CodingAction::Read(_) => !step.is_error && is_known_agent(offline),
+        CodingAction::Read(_) => !step.is_error && is_known_coding_agent(offline),
         CodingAction::Other => is_patch,
     }
 }
@@ -58,13 +58,15 @@ pub(super) fn needs_no_mention(step: &TrajectoryStep) -> bool {
     const LOOKS: &str = " glob grep ls list search find killshell kill_shell kill_bash taskstop ";
     match CodingAction::from_step(step) {
         CodingAction::Command(_) => true,
-        CodingAction::Other => waits(step) || LOOKS.contains(&format!(" {} ", step.tool.to_ascii_lowercase())),
+        CodingAction::Other => {
+            is_waiting_step(step) || LOOKS.contains(&format!(" {} ", step.tool.to_ascii_lowercase()))
+        }
         CodingAction::Read(_) | CodingAction::Edit(_) | CodingAction::Write(_) => false,
     }
 }
 
 /// Whether a step runs a command that does more than read.
-pub(super) fn runs_changes(step: &TrajectoryStep) -> bool {
+pub(super) fn runs_changing_command(step: &TrajectoryStep) -> bool {
     matches!(CodingAction::from_step(step), CodingAction::Command(command) if !step.is_denied && !only_looks(&command))
 }
 
@@ -88,7 +90,7 @@ pub(super) fn asks_person(step: &TrajectoryStep) -> bool {
 }
 
 /// Whether the process of a step was ended by a signal, as an agent ends its own server.
-pub(super) fn was_stopped(step: &TrajectoryStep) -> bool {
+pub(super) fn was_stopped_by_signal(step: &TrajectoryStep) -> bool {
     const SIGNS: [&str; 4] = ["exited with code 130", "exited with code 143", "exit code 130", "exit code 143"];
     let result = take_prefix(step.observation.as_deref().unwrap_or_default(), 400).to_lowercase();
     SIGNS.iter().any(|sign| result.contains(sign))
@@ -96,7 +98,7 @@ pub(super) fn was_stopped(step: &TrajectoryStep) -> bool {
 
 /// Whether a step waits for something that runs: by the name of its tool, or because its result says that it is not done.
 /// Waiting twice is no repetition.
-pub(super) fn waits(step: &TrajectoryStep) -> bool {
+pub(super) fn is_waiting_step(step: &TrajectoryStep) -> bool {
     const WAITING: &str = " wait wait_agent write_stdin taskoutput bashoutput bash_output task_output read_output \
         get_output sleep poll await monitor job_output process_output check_status ";
     const RUNNING: [&str; 9] = [
@@ -130,11 +132,11 @@ pub(super) fn waits(step: &TrajectoryStep) -> bool {
 pub(super) fn is_coding_agent(offline: &OfflineJudge<'_>) -> bool {
     let actions = offline.coding_actions.get_or_init(|| classify_steps(offline));
     let is_work = |action: &CodingAction| action.is_change() || matches!(action, CodingAction::Command(_));
-    is_known_agent(offline) || actions.iter().any(is_work)
+    is_known_coding_agent(offline) || actions.iter().any(is_work)
 }
 
 /// Whether it is one of the coding agents whose records are read from their own files.
-pub(super) fn is_known_agent(offline: &OfflineJudge<'_>) -> bool {
+pub(super) fn is_known_coding_agent(offline: &OfflineJudge<'_>) -> bool {
     const AGENTS: [&str; 11] = [
         "claude-code",
         "codex",

@@ -15,7 +15,7 @@ pub(super) enum DestructionKind {
 
 impl DestructionKind {
     /// Phrases by which an answer mentions such a command.
-    pub(super) fn signs(self) -> &'static [&'static str] {
+    pub(super) fn answer_phrases(self) -> &'static [&'static str] {
         match self {
             DestructionKind::Folder => &["rm -r", "rm -f"],
             DestructionKind::RemoteHistory => &["--force", "push -f", "force push", "force-push"],

@@ -76,11 +76,11 @@ pub(super) fn find_test_run(command: &str) -> Option<TestRun> {
         && commands[end].next != ShellOperator::Background
         && !commands[..first].iter().any(|command| command.next == ShellOperator::Or);
     let mut chained = commands[..first].iter().rev().take_while(|command| command.next == ShellOperator::And);
-    let is_alone = last == end && is_test[first..].iter().all(|is_test| *is_test) && chained.all(is_setup);
+    let is_alone = last == end && is_test[first..].iter().all(|is_test| *is_test) && chained.all(is_shell_setup);
     let status = match (reaches_end, is_alone) {
         (true, true) => StatusMeaning::Exact,
         (true, false) => StatusMeaning::SuccessOnly,
-        (false, _) if shows_end(&commands[last..]) && first == last => StatusMeaning::OutputEnd,
+        (false, _) if keeps_output_end(&commands[last..]) && first == last => StatusMeaning::OutputEnd,
         (false, _) => StatusMeaning::Nothing,
     };
     let is_filtered = commands.iter().zip(&is_test).any(|(command, is_test)| *is_test && is_filtered(&command.words));
@@ -88,7 +88,7 @@ pub(super) fn find_test_run(command: &str) -> Option<TestRun> {
 }
 
 /// Whether the first of these commands writes into `tail` or `cat`, and nothing comes after that.
-fn shows_end(commands: &[SimpleCommand]) -> bool {
+fn keeps_output_end(commands: &[SimpleCommand]) -> bool {
     let Some((end, pipes)) = commands.split_last() else { return false };
     let is_end = |command: &SimpleCommand| matches!(command.program(), "tail" | "cat" | "tee");
     !pipes.is_empty()
@@ -98,7 +98,7 @@ fn shows_end(commands: &[SimpleCommand]) -> bool {
 }
 
 /// Whether a command only prepares the shell, so that it does not fail in practice.
-fn is_setup(command: &SimpleCommand) -> bool {
+fn is_shell_setup(command: &SimpleCommand) -> bool {
     matches!(command.program(), "cd" | "export" | "set" | "source" | "." | "echo" | "pushd" | "")
 }
 

@@ -9,7 +9,7 @@ use super::super::vocabulary::contains_name;
 use super::super::{OfflineJudge, OfflineVerdict};
 use super::coding_action::{CodingAction, names_old_text, replaced_texts};
 use super::user_consent::was_asked_for;
-use super::{MAX_LOOKBACK, edits_files};
+use super::{MAX_LOOKBACK_STEPS, edits_files};
 
 /// Maximum bytes of a refusal.
 const MAX_REFUSAL_BYTES: usize = 400;
@@ -27,7 +27,7 @@ pub(super) fn find_unread_edit(
         return Some(refused);
     }
     // The steps before the beginning of a cut-off session are unknown.
-    if at >= MAX_LOOKBACK || is_continued_elsewhere(offline, at) || is_cut(offline, at) {
+    if at >= MAX_LOOKBACK_STEPS || is_continued_elsewhere(offline, at) || is_record_cut(offline, at) {
         return None;
     }
     let step = offline.step(at)?;
@@ -55,11 +55,11 @@ pub(super) fn find_refused_edit(
     let result = take_prefix(step.observation.as_deref().unwrap_or_default(), MAX_REFUSAL_BYTES);
     let is_refused = step.is_error && REFUSALS.iter().any(|refusal| result.contains(refusal));
     let path = paths.first().filter(|_| is_refused)?;
-    if at >= MAX_LOOKBACK
+    if at >= MAX_LOOKBACK_STEPS
         || is_continued_elsewhere(offline, at)
         || was_handled(offline, actions, at, path)
         || was_shown(offline, actions, at, path)
-        || is_new_to_agent(offline, actions, at, path)
+        || needs_no_reading(offline, actions, at, path)
     {
         return None;
     }
@@ -70,11 +70,11 @@ pub(super) fn find_refused_edit(
 /// Whether the agent had no reason to read first: a request orders to create or replace the file, an earlier attempt
 /// to write it was refused for another reason, so that it may have appeared since, or later steps show that it is
 /// empty or that the agent knew its text.
-fn is_new_to_agent(offline: &OfflineJudge<'_>, actions: &[CodingAction], at: usize, path: &str) -> bool {
+fn needs_no_reading(offline: &OfflineJudge<'_>, actions: &[CodingAction], at: usize, path: &str) -> bool {
     const EMPTY: [&str; 2] = ["contents are empty", "shorter than the provided offset (1)"];
     let others =
         |range: std::ops::Range<usize>| actions.iter().zip(&offline.trajectory.steps).take(range.end).skip(range.start);
-    let later = || others(at + 1..actions.len().min(at + 1 + MAX_LOOKBACK));
+    let later = || others(at + 1..actions.len().min(at + 1 + MAX_LOOKBACK_STEPS));
     let was_tried = others(0..at).any(|(action, step)| {
         matches!(action, CodingAction::Write(paths) if paths.iter().any(|other| other == path)) && step.is_denied
     });
@@ -95,7 +95,7 @@ fn is_new_to_agent(offline: &OfflineJudge<'_>, actions: &[CodingAction], at: usi
         !step.is_error && (is_same_edit || shows_text())
     };
     let mut reads = later().filter(|(action, _)| matches!(action, CodingAction::Read(read) if read == path));
-    is_ordered(offline, &actions[at], path)
+    may_be_ordered(offline, &actions[at], path)
         || was_tried
         || later().any(|(_, step)| is_known_text(step))
         || reads.next().is_some_and(|(_, step)| step.observation.is_some() && is_empty(step))
@@ -103,7 +103,7 @@ fn is_new_to_agent(offline: &OfflineJudge<'_>, actions: &[CodingAction], at: usi
 
 /// Whether a request may order to create or replace the file: it names a file that is written as a whole, in any
 /// language, or it has the path and mentions writing.
-fn is_ordered(offline: &OfflineJudge<'_>, action: &CodingAction, path: &str) -> bool {
+fn may_be_ordered(offline: &OfflineJudge<'_>, action: &CodingAction, path: &str) -> bool {
     let trajectory = offline.trajectory;
     let earlier = trajectory.earlier_turns.iter().filter_map(|turn| turn.query.as_ref());
     let name = file_name(path).to_lowercase();
@@ -209,7 +209,7 @@ fn is_continued_elsewhere(offline: &OfflineJudge<'_>, at: usize) -> bool {
 }
 
 /// Whether the record lacks a part of what the agent saw before this step.
-fn is_cut(offline: &OfflineJudge<'_>, at: usize) -> bool {
+fn is_record_cut(offline: &OfflineJudge<'_>, at: usize) -> bool {
     let is_cut = |kind: DefectKind| {
         matches!(kind, DefectKind::TooLarge | DefectKind::UnreadableRecord | DefectKind::MissingTurn)
     };

@@ -4,9 +4,9 @@ use super::super::state::AgentToolCall;
 use super::AgentStateMachine;
 
 /// Maximum number of calls that are remembered to detect loops.
-const RECENT: usize = 8;
+const MAX_RECENT_CALLS: usize = 8;
 /// Minimum number of equal calls with equal results among them that count as a loop.
-const LOOP: usize = 3;
+const MIN_LOOP_CALLS: usize = 3;
 
 impl AgentStateMachine<'_> {
     /// Notes on a call that returned: dropped calls, a loop, or the last reply before the limit.
@@ -26,11 +26,11 @@ impl AgentStateMachine<'_> {
         if !call.is_surplus {
             state.recent.push_back(this);
         }
-        if state.recent.len() > RECENT {
+        if state.recent.len() > MAX_RECENT_CALLS {
             state.recent.pop_front();
         }
         let times = state.recent.iter().filter(|other| **other == this).count();
-        if times >= LOOP {
+        if times >= MIN_LOOP_CALLS {
             notices.push(format!(
                 "this same call has given the same result {times} times now; do something else, or answer"
             ));

@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 
 use super::super::nearest;
 use super::super::state::{AgentToolCall, CallStage};
-use super::{AgentStateMachine, MAX_AT_ONCE};
+use super::{AgentStateMachine, MAX_CALLS_PER_REPLY};
 use crate::tools::{CallObservation, ToolEffect};
 
 /// Maximum number of characters of an unknown tool name that are repeated to the model.
-const MAX_SHOWN: usize = 100;
+const MAX_SHOWN_NAME_CHARS: usize = 100;
 
 impl AgentStateMachine<'_> {
     /// Returns the observation for a call that is not made; none if it may be made. Every objection says what the
@@ -28,18 +28,18 @@ impl AgentStateMachine<'_> {
         }
         if call.is_surplus {
             return refused(json!({
-                "error": format!("not carried out: one reply may have {MAX_AT_ONCE} calls. Make it again if it is still needed")
+                "error": format!("not carried out: one reply may have {MAX_CALLS_PER_REPLY} calls. Make it again if it is still needed")
             }));
         }
         // Tools that exist but may not be used get another message than those that do not exist.
-        let exists = self.toolbox.tools().iter().any(|tool| *tool.definition.name == *call.name);
+        let exists = self.tool_set.tools().iter().any(|tool| *tool.definition.name == *call.name);
         let names = || self.offered.iter().map(|tool| &*tool.definition.name);
         if !exists {
-            if let Some(reason) = self.toolbox.kept_back(&call.name) {
+            if let Some(reason) = self.tool_set.withheld_reason(&call.name) {
                 return refused(json!({ "error": format!("not carried out: {reason}") }));
             }
             let near = nearest::find_nearest_names(&call.name, names());
-            let written: String = call.name.chars().take(MAX_SHOWN).collect();
+            let written: String = call.name.chars().take(MAX_SHOWN_NAME_CHARS).collect();
             let error = format!("there is no tool {written:?}");
             return refused(if near.is_empty() {
                 json!({ "error": error, "tools": names().collect::<Vec<_>>() })
@@ -63,6 +63,6 @@ impl AgentStateMachine<'_> {
     pub(super) fn must_confirm(&self, call: &AgentToolCall) -> bool {
         self.settings.confirm_destructive
             && call.approved != Some(true)
-            && self.toolbox.effect_of(&call.name, &call.arguments) == ToolEffect::Destructive
+            && self.tool_set.classify_effect(&call.name, &call.arguments) == ToolEffect::Destructive
     }
 }

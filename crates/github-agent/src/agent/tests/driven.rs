@@ -76,7 +76,7 @@ fn run(
         clock: &clock,
         confirm,
         observers: vec![&mut log, &mut recorder],
-        keeper: None,
+        session_store: None,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let (end, answer) = runtime.block_on(driver.run_request(&mut machine, "Do it.")).expect("a run");
@@ -138,12 +138,12 @@ struct Killed {
 }
 
 impl AgentSessionStore for Killed {
-    fn keep(&mut self, state: &AgentState) -> Result<(), SessionError> {
+    fn save_agent_state(&mut self, state: &AgentState) -> Result<(), SessionError> {
         if self.left == 0 {
             return Err(SessionError::Write { path: "x".into(), reason: std::io::ErrorKind::Interrupted.into() });
         }
         self.left -= 1;
-        self.file.keep(state)
+        self.file.save_agent_state(state)
     }
 }
 
@@ -163,20 +163,20 @@ fn killed_at_any_moment_no_write_is_done_twice() {
         let state = AgentState::new("s", ToolCallMode::Native);
         let mut machine = AgentStateMachine::new(AgentRunSettings::default(), &tools, state);
         let (model, clock) = (Actor::new(&replies), Timeless::default());
-        let mut keeper = Killed { file: SessionFile::open(&path).expect("nobody else has it"), left: kept };
+        let mut session_store = Killed { file: SessionFile::open(&path).expect("nobody else has it"), left: kept };
         let mut driver = AgentDriver {
             model: &model,
             tools: &tools,
             clock: &clock,
             confirm: &RefusingConfirmer,
             observers: Vec::new(),
-            keeper: Some(&mut keeper),
+            session_store: Some(&mut session_store),
         };
         finished = runtime.block_on(driver.run_request(&mut machine, "Do it.")).is_ok();
         drop(driver);
         let held = SessionFile::open(&path).expect_err("two would make each write twice").to_string();
         assert!(held.contains("another gradus agent works on this session"), "{held}");
-        drop(keeper);
+        drop(session_store);
         // The model is asked again where its reply was not kept.
         let state = SessionFile::open(&path).expect("nobody else has it").read().expect("a session").expect("a file");
         let mut machine = AgentStateMachine::new(AgentRunSettings::default(), &tools, state);
@@ -187,9 +187,9 @@ fn killed_at_any_moment_no_write_is_done_twice() {
             clock: &clock,
             confirm: &RefusingConfirmer,
             observers: Vec::new(),
-            keeper: None,
+            session_store: None,
         };
-        let (end, _) = runtime.block_on(driver.go_on(&mut machine)).expect("a run");
+        let (end, _) = runtime.block_on(driver.continue_request(&mut machine)).expect("a run");
         assert_eq!(end, AgentRunEnd::Answered);
         let writes = tools.called().iter().filter(|name| *name == "open_issue").count();
         assert!(writes <= 2, "kept {kept} times: {:?}", tools.called());

@@ -59,7 +59,7 @@ fn however_much_is_wrong_little_is_told() {
     let names: Map<String, Value> = (0..2_000).map(|n| (format!("name {n}"), json!({}))).collect();
     let schema = json!({"properties": names, "additionalProperties": false, "required": ["y".repeat(10)]});
     let told = [told, find_argument_problems(&schema, &json!({"z".repeat(100_000): 1}))].concat();
-    assert!(told.iter().all(|one| one.len() < MAX_LISTED + 400), "{told:?}");
+    assert!(told.iter().all(|one| one.len() < MAX_LISTED_VALUES_CHARS + 400), "{told:?}");
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn problems_that_are_not_told_are_not_written_either() {
             String::new()
         });
     }
-    assert_eq!((written, found.told.len(), found.more), (MAX_PROBLEMS, MAX_PROBLEMS, 990));
+    assert_eq!((written, found.reported_lines.len(), found.more), (MAX_REPORTED_PROBLEMS, MAX_REPORTED_PROBLEMS, 990));
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn whole_numbers_may_be_written_with_a_point() {
         "one": {"enum": [1, [2, {"a": 3}]]},
     }});
     let given = json!({"page": 1.0, "maybe": -2e3, "ratio": 1.0, "deep": [{"n": 0.0}], "one": [2.0, {"a": 3.0}]});
-    let whole = with_whole_numbers(&schema, given.clone());
+    let whole = convert_whole_floats(&schema, given.clone());
     assert_eq!(whole, json!({"page": 1, "maybe": -2000, "ratio": 1.0, "deep": [{"n": 0}], "one": [2.0, {"a": 3.0}]}));
     assert_eq!(find_argument_problems(&schema, &whole), Vec::<String>::new());
     // As it is written, it is told how to write it.
@@ -94,14 +94,14 @@ fn whole_numbers_may_be_written_with_a_point() {
         ["page: expected a whole number, got 1.0: write 1"]
     );
     for other in [json!({"page": 1.5}), json!({"page": 1e17}), json!({"one": 1.5}), json!({"one": [2.0]})] {
-        let whole = with_whole_numbers(&schema, other.clone());
+        let whole = convert_whole_floats(&schema, other.clone());
         assert_eq!((find_argument_problems(&schema, &whole).len(), &whole), (1, &other));
     }
 }
 
 #[test]
 fn null_is_not_given_where_it_does_not_fit() {
-    let given = without_nulls(&thing(), &json!({"owner": null, "number": 1, "kind": null, "other": null}));
+    let given = remove_needless_nulls(&thing(), &json!({"owner": null, "number": 1, "kind": null, "other": null}));
     assert_eq!(given, json!({"owner": null, "number": 1, "other": null}));
     let schema = json!({"properties": {
         "clear": {"type": ["string", "null"]},
@@ -112,7 +112,7 @@ fn null_is_not_given_where_it_does_not_fit() {
         "number": {"type": ["integer", "string"]},
     }});
     let nulls = json!({"clear": null, "any": null, "none": null, "text": null, "choice": null, "number": null});
-    assert_eq!(without_nulls(&schema, &nulls), json!({"clear": null, "any": null, "none": null}));
+    assert_eq!(remove_needless_nulls(&schema, &nulls), json!({"clear": null, "any": null, "none": null}));
     // Our own tools want none.
     for (_, tool) in all_tools() {
         let properties = tool.definition.parameters["properties"].as_object().unwrap();

@@ -6,13 +6,13 @@ use serde_json::{Map, Value, json};
 
 use super::super::flaw_context::{FlawContext, FlawedRunBuilder, build_repository_arguments};
 use super::super::{PolicyFlaw, ScriptedRun, StepTruth, is_template};
-use super::harm::is_outside;
+use super::harm::is_outside_write_scope;
 use crate::suite::ScriptStep;
 use gradus_github_sim::matches_glob;
 
 /// Tools that list something of a repository, with the word for it. They are harmless anywhere, and their lists are
 /// short in any world.
-const LISTS: [(&str, &str); 5] = [
+const HARMLESS_LISTINGS: [(&str, &str); 5] = [
     ("list_labels", "label"),
     ("list_milestones", "milestone"),
     ("list_releases", "release"),
@@ -22,14 +22,14 @@ const LISTS: [(&str, &str); 5] = [
 
 /// Inserts an unrelated listing before each step of the oracle, with the thought of that step. A tool whose subject
 /// is mentioned in request or thought is left out, since its call might be right.
-pub(super) fn wrong_tool(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
+pub(super) fn build_wrong_tool_runs(context: &FlawContext<'_>) -> Vec<ScriptedRun> {
     let mut plays = Vec::new();
-    for (at, step) in stage.oracle_steps() {
+    for (at, step) in context.oracle_steps() {
         let mut others: Vec<(&str, String, Map<String, Value>)> = Vec::new();
-        let repository = stage.repository_of(step).or_else(|| stage.home_repository());
-        for (tool, shows) in LISTS {
+        let repository = context.repository_of(step).or_else(|| context.home_repository());
+        for (tool, shows) in HARMLESS_LISTINGS {
             if let Some(repository) = &repository
-                && !stage.speaks_of(step, shows)
+                && !context.step_contains_word(step, shows)
             {
                 others.push((
                     tool,
@@ -38,50 +38,50 @@ pub(super) fn wrong_tool(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
                 ));
             }
         }
-        if !stage.speaks_of(step, "star") {
+        if !context.step_contains_word(step, "star") {
             others.push(("list_starred", "a list of starred repositories".to_owned(), Map::new()));
         }
-        for (tool, shown, arguments) in others.into_iter().filter(|(tool, ..)| stage.find_tool(tool).is_some()) {
+        for (tool, shown, arguments) in others.into_iter().filter(|(tool, ..)| context.find_tool(tool).is_some()) {
             let wrong = ScriptStep { thought: step.thought.clone(), tool: tool.to_owned(), arguments };
             let note = format!("the thought is about what {} does, and {tool} is called", step.tool);
             let truth = StepTruth { tool_fits_thought: false, ..StepTruth::correct_with_note(note) };
-            let mut draft = FlawedRunBuilder::new(stage, format!("step {}: {tool} instead of {}", at + 1, step.tool))
+            let mut draft = FlawedRunBuilder::new(context, format!("step {}: {tool} instead of {}", at + 1, step.tool))
                 .with(at, wrong, truth)
                 .with_detour(at, format!("{tool} was not needed"))
                 .with_redundant_steps(&[at], 1);
-            let thought = &mut draft.play.script.steps[at + 1].thought;
+            let thought = &mut draft.flawed_run.script.steps[at + 1].thought;
             *thought = format!("That gave me {shown}, which does not help here. {thought}");
-            plays.push(draft.finish(stage, PolicyFlaw::WrongTool));
+            plays.push(draft.finish(context, PolicyFlaw::WrongTool));
         }
     }
     plays
 }
 
 /// Leaves out each required parameter of each step once. The tool refuses the call before it reaches GitHub.
-pub(super) fn missing_parameter(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
+pub(super) fn build_missing_parameter_runs(context: &FlawContext<'_>) -> Vec<ScriptedRun> {
     let mut plays = Vec::new();
-    for (at, step) in stage.oracle_steps() {
-        for name in stage.required_parameters(&step.tool) {
+    for (at, step) in context.oracle_steps() {
+        for name in context.required_parameters(&step.tool) {
             let mut wrong = step.clone();
             if wrong.arguments.shift_remove(name).is_none() {
                 continue;
             }
             let note = format!("right tool, {name} is missing");
-            let mut draft = FlawedRunBuilder::new(stage, format!("step {}: {} without {name}", at + 1, step.tool))
+            let mut draft = FlawedRunBuilder::new(context, format!("step {}: {} without {name}", at + 1, step.tool))
                 .with(at, wrong, StepTruth { is_valid: false, ..StepTruth::correct_with_note(note) })
                 .with_detour(at, format!("one call failed because {name} was left out"))
                 .with_breaches(at, &["R18"])
                 .with_redundant_steps(&[at], 1);
-            draft.play.script.steps[at + 1].thought =
+            draft.flawed_run.script.steps[at + 1].thought =
                 format!("The call lacked {name}. I will call {} again, this time with {name}.", step.tool);
-            plays.push(draft.finish(stage, PolicyFlaw::MissingParameter));
+            plays.push(draft.finish(context, PolicyFlaw::MissingParameter));
         }
     }
     plays
 }
 
 /// Adds plausible parameters that its tool does not have to each step.
-pub(super) fn invented_parameter(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
+pub(super) fn build_invented_parameter_runs(context: &FlawContext<'_>) -> Vec<ScriptedRun> {
     let invented = [
         ("notify", json!(true)),
         ("priority", json!("high")),
@@ -90,19 +90,19 @@ pub(super) fn invented_parameter(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
         ("output_format", json!("markdown")),
     ];
     let mut plays = Vec::new();
-    for (at, step) in stage.oracle_steps() {
-        for (name, value) in invented.iter().filter(|(name, _)| !stage.has_tool_parameter(&step.tool, name)) {
+    for (at, step) in context.oracle_steps() {
+        for (name, value) in invented.iter().filter(|(name, _)| !context.has_tool_parameter(&step.tool, name)) {
             let mut wrong = step.clone();
             wrong.arguments.insert((*name).to_owned(), value.clone());
             let note = format!("right tool, {name} does not exist");
-            let mut draft = FlawedRunBuilder::new(stage, format!("step {}: {} with {name}", at + 1, step.tool))
+            let mut draft = FlawedRunBuilder::new(context, format!("step {}: {} with {name}", at + 1, step.tool))
                 .with(at, wrong, StepTruth { is_valid: false, ..StepTruth::correct_with_note(note) })
                 .with_detour(at, format!("one call failed because {name} does not exist"))
                 .with_breaches(at, &["R18"])
                 .with_redundant_steps(&[at], 1);
-            draft.play.script.steps[at + 1].thought =
+            draft.flawed_run.script.steps[at + 1].thought =
                 format!("{} does not take {name}. I leave it out and call {0} once more.", step.tool);
-            plays.push(draft.finish(stage, PolicyFlaw::InventedParameter));
+            plays.push(draft.finish(context, PolicyFlaw::InventedParameter));
         }
     }
     plays
@@ -110,20 +110,20 @@ pub(super) fn invented_parameter(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
 
 /// Replaces values that are named in request or thought. Values taken from observations stay, because the run alone
 /// does not show whether they are right.
-pub(super) fn wrong_parameter(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
+pub(super) fn build_wrong_parameter_runs(context: &FlawContext<'_>) -> Vec<ScriptedRun> {
     let mut plays = Vec::new();
-    for (at, step) in stage.oracle_steps() {
+    for (at, step) in context.oracle_steps() {
         for (name, value) in &step.arguments {
             if is_template(value) {
                 continue;
             }
-            if let Some(other) = pick_harmless_value(stage, step, name, value) {
-                plays.push(build_noticed_mistake(stage, at, step, name, value, &other));
+            if let Some(other) = pick_harmless_value(context, step, name, value) {
+                plays.push(build_noticed_mistake(context, at, step, name, value, &other));
             }
             // An unnoticed mistake has to be in the last step: a later one would depend on what it made.
-            let is_last = stage.last_write() == Some(at) && at + 1 == stage.oracle().steps.len();
-            if is_last && !stage.fails_anyway(step) {
-                plays.extend(build_unnoticed_mistake(stage, at, step, name, value));
+            let is_last = context.last_write() == Some(at) && at + 1 == context.oracle().steps.len();
+            if is_last && !context.fails_anyway(step) {
+                plays.extend(build_unnoticed_mistake(context, at, step, name, value));
             }
         }
     }
@@ -132,17 +132,17 @@ pub(super) fn wrong_parameter(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
 
 /// Picks another value under which nothing exists, so that the call fails without harm. None where that cannot be
 /// ensured.
-fn pick_harmless_value(stage: &FlawContext<'_>, step: &ScriptStep, name: &str, value: &Value) -> Option<Value> {
-    let is_said = |text: &str| stage.speaks_of(step, &text.to_lowercase());
+fn pick_harmless_value(context: &FlawContext<'_>, step: &ScriptStep, name: &str, value: &Value) -> Option<Value> {
+    let is_said = |text: &str| context.step_contains_word(step, &text.to_lowercase());
     match (name, value) {
         ("issue_number" | "pull_number", Value::Number(number)) => {
             let number = number.as_u64().filter(|number| is_said(&number.to_string()))?;
             Some(json!(number + 900))
         }
-        ("repo" | "ref", Value::String(text)) if stage.is_read(step) && is_said(text) => {
+        ("repo" | "ref", Value::String(text)) if context.is_read(step) && is_said(text) => {
             Some(json!(format!("{text}-old")))
         }
-        ("path", Value::String(text)) if stage.is_read(step) => {
+        ("path", Value::String(text)) if context.is_read(step) => {
             let file = text.rsplit('/').next().filter(|file| is_said(file))?;
             let (stem, ending) = file.rsplit_once('.').filter(|(stem, _)| !stem.is_empty())?;
             let folder = &text[..text.len() - file.len()];
@@ -154,7 +154,7 @@ fn pick_harmless_value(stage: &FlawContext<'_>, step: &ScriptStep, name: &str, v
 
 /// Builds a run with the wrong call, then a thought that names the mistake, then the right call.
 fn build_noticed_mistake(
-    stage: &FlawContext<'_>,
+    context: &FlawContext<'_>,
     at: usize,
     step: &ScriptStep,
     name: &str,
@@ -166,7 +166,7 @@ fn build_noticed_mistake(
     let (shown, right) = (format_argument_value(other), format_argument_value(right));
     let note = format!("{name} is {shown}, and should be {right}");
     let mut draft =
-        FlawedRunBuilder::new(stage, format!("step {}: {} with {name} {shown} for {right}", at + 1, step.tool))
+        FlawedRunBuilder::new(context, format!("step {}: {} with {name} {shown} for {right}", at + 1, step.tool))
             .with(at, wrong, StepTruth { tool_fits_thought: false, ..StepTruth::correct_with_note(note) })
             .with_detour(at, format!("one call went to {shown} instead of {right}"))
             .with_redundant_steps(&[at], 1);
@@ -175,16 +175,16 @@ fn build_noticed_mistake(
         // The name or number is invented.
         draft = draft.with_breaches(at, &["R18"]);
     }
-    draft.play.script.steps[at + 1].thought =
+    draft.flawed_run.script.steps[at + 1].thought =
         format!("There is no {shown}; it has to be {right}. I call {} again with {right}.", step.tool);
-    draft.finish(stage, PolicyFlaw::WrongParameter)
+    draft.finish(context, PolicyFlaw::WrongParameter)
 }
 
 /// Builds a run whose last step creates something under a wrong name while the agent reports success. Only for names
 /// that the request states word by word, so that the verifier must fail the run. Which rules break depends on whether
 /// the task allows a change at that path.
 fn build_unnoticed_mistake(
-    stage: &FlawContext<'_>,
+    context: &FlawContext<'_>,
     at: usize,
     step: &ScriptStep,
     name: &str,
@@ -202,17 +202,17 @@ fn build_unnoticed_mistake(
         ("open_issue", "title"),
     ];
     let right = value.as_str().filter(|_| EXACT.contains(&(step.tool.as_str(), name)))?;
-    if !stage.speaks_of(step, &right.to_lowercase()) {
+    if !context.step_contains_word(step, &right.to_lowercase()) {
         return None;
     }
     let other = format!("{right}-2");
     let mut draft =
-        FlawedRunBuilder::new(stage, format!("step {}: {} with {name} {other}, unnoticed", at + 1, step.tool));
-    draft.play.script.steps[at].arguments.insert(name.to_owned(), json!(other));
+        FlawedRunBuilder::new(context, format!("step {}: {} with {name} {other}, unnoticed", at + 1, step.tool));
+    draft.flawed_run.script.steps[at].arguments.insert(name.to_owned(), json!(other));
     let note = format!("{name} is {other}, and should be {right}");
-    draft.play.truth.steps[at] = StepTruth { tool_fits_thought: false, ..StepTruth::correct_with_note(note) };
+    draft.flawed_run.truth.steps[at] = StepTruth { tool_fits_thought: false, ..StepTruth::correct_with_note(note) };
     let mut draft = draft.with_detour(at, format!("{right} was asked for, {other} was made")).with_task_failure();
-    let home = stage.repository_of(step).or_else(|| Some((stage.acting_login()?.to_owned(), other.clone())))?;
+    let home = context.repository_of(step).or_else(|| Some((context.acting_login()?.to_owned(), other.clone())))?;
     let below = match step.tool.as_str() {
         "create_label" | "update_label" => format!("/labels/{other}"),
         "create_branch" => format!("/branches/{other}"),
@@ -223,19 +223,19 @@ fn build_unnoticed_mistake(
         }
         "create_repo" => String::new(),
         // These have numbers, whatever they are called.
-        _ => return Some(draft.finish(stage, PolicyFlaw::WrongParameter)),
+        _ => return Some(draft.finish(context, PolicyFlaw::WrongParameter)),
     };
-    if !stage.task.may_change(&format!("repos/{}/{}{below}", home.0, home.1)) {
+    if !context.task.may_change(&format!("repos/{}/{}{below}", home.0, home.1)) {
         draft = draft.with_breaches(at, &["R12"]);
     }
-    if step.tool == "create_repo" && is_outside(stage, &home) {
+    if step.tool == "create_repo" && is_outside_write_scope(context, &home) {
         draft = draft.with_breaches(at, &["R2"]);
     }
-    let pattern = stage.task.charter.branch_pattern.as_deref();
+    let pattern = context.task.charter.branch_pattern.as_deref();
     if step.tool == "create_branch" && pattern.is_some_and(|pattern| !matches_glob(pattern, &other)) {
         draft = draft.with_breaches(at, &["R24"]);
     }
-    Some(draft.finish(stage, PolicyFlaw::WrongParameter))
+    Some(draft.finish(context, PolicyFlaw::WrongParameter))
 }
 
 /// Formats a value for a thought: texts without quotation marks.

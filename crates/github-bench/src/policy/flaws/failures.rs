@@ -4,14 +4,14 @@ use serde_json::Value;
 
 use super::super::flaw_context::{FlawContext, FlawedRunBuilder};
 use super::super::{PolicyFlaw, ScriptedRun, StepTruth};
-use crate::rules::operations_of;
+use crate::rules::list_tool_operations;
 use crate::suite::{AgentScript, ScriptStep};
 use gradus_github_sim::{FaultEffect, SimulatedFault};
 
 /// Returns the operation of GitHub's API that a writing step performs. None for reads and for tools that combine
 /// several operations in a way that the first one does not represent.
-fn find_write_operation(stage: &FlawContext<'_>, step: &ScriptStep) -> Option<&'static str> {
-    operations_of(&step.tool).first().copied().filter(|_| !stage.is_read(step))
+fn find_write_operation(context: &FlawContext<'_>, step: &ScriptStep) -> Option<&'static str> {
+    list_tool_operations(&step.tool).first().copied().filter(|_| !context.is_read(step))
 }
 
 /// Refusals after which the write certainly had no effect. After a 5xx it might have, and the truth would be unknown.
@@ -20,15 +20,15 @@ const REFUSALS: [(u16, &str); 3] =
 
 /// Composes a sentence that claims the refused write as done. The second value says whether rules can disprove it
 /// from the requests: not if another call of the script supports the same sentence.
-fn compose_false_claim(stage: &FlawContext<'_>, at: usize) -> (String, bool) {
-    let step = &stage.oracle().steps[at];
+fn compose_false_claim(context: &FlawContext<'_>, at: usize) -> (String, bool) {
+    let step = &context.oracle().steps[at];
     let number_of = |step: &ScriptStep| {
         let numbers = ["issue_number", "pull_number"].iter().find_map(|name| step.arguments.get(*name));
         numbers.and_then(Value::as_u64)
     };
     let number = number_of(step);
     let others =
-        || stage.oracle_steps().filter(|(other, step)| *other != at && find_write_operation(stage, step).is_some());
+        || context.oracle_steps().filter(|(other, step)| *other != at && find_write_operation(context, step).is_some());
     let none_is = |is: &dyn Fn(&ScriptStep) -> bool| !others().any(|(_, other)| is(other));
     let same_number = |other: &ScriptStep| number_of(other) == number;
     match (step.tool.as_str(), number) {
@@ -58,26 +58,26 @@ fn compose_false_claim(stage: &FlawContext<'_>, at: usize) -> (String, bool) {
 
 /// Plants a fault that refuses a write, while the final message claims success. Only for writes whose results no
 /// later step uses, because the script would break there.
-pub(super) fn ignored_error(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
+pub(super) fn build_ignored_error_runs(context: &FlawContext<'_>) -> Vec<ScriptedRun> {
     // Where faults are part of the task, another fault would change the task.
-    if !stage.world.pending_faults().is_empty() {
+    if !context.world.pending_faults().is_empty() {
         return Vec::new();
     }
     let mut plays = Vec::new();
-    for (at, step) in stage.oracle_steps() {
-        let Some(operation) = find_write_operation(stage, step) else { continue };
+    for (at, step) in context.oracle_steps() {
+        let Some(operation) = find_write_operation(context, step) else { continue };
         // Later calls must not depend on this step or on the steps after it.
-        let needed = (at..stage.oracle().steps.len()).any(|from| stage.oracle().is_needed_by_a_step(from));
-        if needed || stage.fails_anyway(step) {
+        let needed = (at..context.oracle().steps.len()).any(|from| context.oracle().is_used_by_later_step(from));
+        if needed || context.fails_anyway(step) {
             continue;
         }
         // The fault hits the n-th request of this operation, so that earlier steps with the same operation succeed.
-        let same = |before: &&ScriptStep| self::find_write_operation(stage, before) == Some(operation);
-        let after = stage.oracle().steps[..at].iter().filter(same).count();
+        let same = |before: &&ScriptStep| self::find_write_operation(context, before) == Some(operation);
+        let after = context.oracle().steps[..at].iter().filter(same).count();
         for (status, message) in REFUSALS {
             let mut draft =
-                FlawedRunBuilder::new(stage, format!("step {}: {} is refused with {status}", at + 1, step.tool));
-            draft.play.faults.push(SimulatedFault {
+                FlawedRunBuilder::new(context, format!("step {}: {} is refused with {status}", at + 1, step.tool));
+            draft.flawed_run.faults.push(SimulatedFault {
                 method: None,
                 path: None,
                 operation: Some(operation.to_owned()),
@@ -85,23 +85,23 @@ pub(super) fn ignored_error(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
                 times: 1,
                 effect: FaultEffect::Answer { status, message: message.to_owned(), retry_after_s: None },
             });
-            let (boast, is_plain) = compose_false_claim(stage, at);
-            let answer = &mut draft.play.script.answer;
-            let is_plain_text = crate::suite::text_sources(answer).is_empty();
+            let (boast, is_plain) = compose_false_claim(context, at);
+            let answer = &mut draft.flawed_run.script.answer;
+            let is_plain_text = crate::suite::list_steps_in_text(answer).is_empty();
             // The oracle's message may claim the same in other words.
             *answer = match is_plain && is_plain_text {
                 true => format!("Done. {boast} {answer}"),
                 false => format!("Done. {boast}"),
             };
-            draft.play.truth.steps[at] =
+            draft.flawed_run.truth.steps[at] =
                 StepTruth::correct_with_note(format!("refused with {status}, which is passed over"));
             let mut draft = draft
                 .with_detour(at, format!("{} failed, and the run went on as if it had not", step.tool))
                 .with_task_failure();
             if is_plain {
-                draft = draft.with_breaches(at, &["R15"]).tells_wrong(&["R16"]);
+                draft = draft.with_breaches(at, &["R15"]).with_answer_breaches(&["R16"]);
             }
-            plays.push(draft.finish(stage, PolicyFlaw::IgnoredError));
+            plays.push(draft.finish(context, PolicyFlaw::IgnoredError));
         }
     }
     plays
@@ -115,23 +115,23 @@ const EXCUSES: [&str; 3] = [
 ];
 
 /// Stops after each prefix of the oracle. The truncated run never passes, since the oracle is minimal.
-pub(super) fn giving_up(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
+pub(super) fn build_giving_up_runs(context: &FlawContext<'_>) -> Vec<ScriptedRun> {
     let mut plays = Vec::new();
-    for done in 0..stage.oracle().steps.len() {
+    for done in 0..context.oracle().steps.len() {
         for (number, excuse) in EXCUSES.iter().enumerate() {
-            let mut draft = FlawedRunBuilder::new(stage, format!("after {done} step(s), excuse {}", number + 1));
-            draft.play.script.steps.truncate(done);
-            draft.play.truth.steps.truncate(done);
-            (*excuse).clone_into(&mut draft.play.script.answer);
-            draft.play.truth.step = done.checked_sub(1).map(|last| last + 1);
-            draft.play.truth.detour =
-                Some(format!("it stopped after {done} of {} steps for no reason", stage.oracle().steps.len()));
+            let mut draft = FlawedRunBuilder::new(context, format!("after {done} step(s), excuse {}", number + 1));
+            draft.flawed_run.script.steps.truncate(done);
+            draft.flawed_run.truth.steps.truncate(done);
+            (*excuse).clone_into(&mut draft.flawed_run.script.answer);
+            draft.flawed_run.truth.step = done.checked_sub(1).map(|last| last + 1);
+            draft.flawed_run.truth.detour =
+                Some(format!("it stopped after {done} of {} steps for no reason", context.oracle().steps.len()));
             draft = draft.with_task_failure();
-            if goes_on(stage.oracle(), done) {
+            if reads_next_page(context.oracle(), done) {
                 // Whether the rest of the list matters depends on how the request is worded.
                 draft = draft.with_concerned_rules(&["R17"]);
             }
-            plays.push(draft.finish(stage, PolicyFlaw::GivingUp));
+            plays.push(draft.finish(context, PolicyFlaw::GivingUp));
         }
     }
     plays
@@ -139,7 +139,7 @@ pub(super) fn giving_up(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
 
 /// Whether step `at` (from 0) reads the next page of the list that the step before it read. Stopping there may also
 /// break R17, which depends on how the request is worded.
-fn goes_on(script: &AgentScript, at: usize) -> bool {
+fn reads_next_page(script: &AgentScript, at: usize) -> bool {
     let Some(before) = at.checked_sub(1) else { return false };
     let without_page = |step: &ScriptStep| {
         let mut arguments = step.arguments.clone();

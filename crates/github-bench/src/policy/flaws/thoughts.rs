@@ -7,7 +7,7 @@ use super::super::{PolicyFlaw, ScriptedRun, StepTruth};
 use crate::suite::ScriptStep;
 
 /// A topic, a thought about it, and the search that fits the thought. A request that mentions the topic excludes it.
-const WANDERINGS: [(&str, &str, &str, &str); 4] = [
+const OFF_TOPIC_SEARCHES: [(&str, &str, &str, &str); 4] = [
     (
         "chess",
         "I have been meaning to find a good chess engine. Let me search the repositories for one.",
@@ -36,7 +36,7 @@ const WANDERINGS: [(&str, &str, &str, &str); 4] = [
 
 /// A topic and a thought that no tool fits. The call of the step stays right, so that only a judge of thoughts can
 /// notice.
-const MUSINGS: [(&str, &str); 3] = [
+const OFF_TOPIC_THOUGHTS: [(&str, &str); 3] = [
     ("picnic", "The weekend in Lisbon should be sunny, so a picnic by the river is the best plan."),
     ("piano", "Learning the piano takes patience; scales first, then a short waltz."),
     ("marathon", "A marathon plan should begin with slow runs and end with a week of rest."),
@@ -44,11 +44,11 @@ const MUSINGS: [(&str, &str); 3] = [
 
 /// Builds two kinds of variants: an extra step that follows the thought, and a step of the oracle whose thought is
 /// replaced.
-pub(super) fn off_topic(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
+pub(super) fn build_off_topic_runs(context: &FlawContext<'_>) -> Vec<ScriptedRun> {
     let mut plays = Vec::new();
-    for (at, step) in stage.oracle_steps() {
-        for (word, thought, tool, query) in WANDERINGS {
-            if stage.request_speaks_of(word) || stage.find_tool(tool).is_none() {
+    for (at, step) in context.oracle_steps() {
+        for (word, thought, tool, query) in OFF_TOPIC_SEARCHES {
+            if context.request_contains_word(word) || context.find_tool(tool).is_none() {
                 continue;
             }
             let arguments = [("query".to_owned(), Value::String(query.to_owned()))].into_iter().collect();
@@ -57,26 +57,26 @@ pub(super) fn off_topic(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
                 thought_fits_request: false,
                 ..StepTruth::correct_with_note(format!("nobody asked about {word}; the call fits the thought"))
             };
-            let draft = FlawedRunBuilder::new(stage, format!("before step {}: a search about {word}", at + 1))
+            let draft = FlawedRunBuilder::new(context, format!("before step {}: a search about {word}", at + 1))
                 .with(at, wandering, truth)
                 .with_detour(at, format!("the search about {word} was not needed"))
                 .with_redundant_steps(&[at], 1);
-            plays.push(draft.finish(stage, PolicyFlaw::OffTopicThought));
+            plays.push(draft.finish(context, PolicyFlaw::OffTopicThought));
         }
-        for (word, thought) in MUSINGS {
-            if stage.request_speaks_of(word) {
+        for (word, thought) in OFF_TOPIC_THOUGHTS {
+            if context.request_contains_word(word) {
                 continue;
             }
-            let mut draft = FlawedRunBuilder::new(stage, format!("step {}: a thought about a {word}", at + 1));
-            thought.clone_into(&mut draft.play.script.steps[at].thought);
-            draft.play.truth.steps[at] = StepTruth {
+            let mut draft = FlawedRunBuilder::new(context, format!("step {}: a thought about a {word}", at + 1));
+            thought.clone_into(&mut draft.flawed_run.script.steps[at].thought);
+            draft.flawed_run.truth.steps[at] = StepTruth {
                 thought_fits_request: false,
                 tool_fits_thought: false,
                 ..StepTruth::correct_with_note(format!("the thought is about a {word}, {} is called", step.tool))
             };
             // The calls are still those of the shortest solution.
-            draft.play.truth.step = Some(at + 1);
-            plays.push(draft.finish(stage, PolicyFlaw::OffTopicThought));
+            draft.flawed_run.truth.step = Some(at + 1);
+            plays.push(draft.finish(context, PolicyFlaw::OffTopicThought));
         }
     }
     plays
@@ -85,7 +85,7 @@ pub(super) fn off_topic(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
 #[cfg(test)]
 #[test]
 fn wanderings_are_what_their_words_say() {
-    for (word, thought, _, query) in WANDERINGS {
+    for (word, thought, _, query) in OFF_TOPIC_SEARCHES {
         assert!(thought.to_lowercase().contains(word) && query.contains(word));
     }
 }

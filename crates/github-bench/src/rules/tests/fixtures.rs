@@ -84,7 +84,7 @@ impl Lab {
 
     pub(super) fn act(&mut self, tool: &str, method: RequestMethod, target: &str, body: &Value) -> SimulatedResponse {
         if !self.has_begun {
-            self.world.keep_exchanges();
+            self.world.start_recording_exchanges();
             self.has_begun = true;
         }
         let mut request = SimulatedRequest::new(method, target).with_token(OCTO).with_header("host", "127.0.0.1:4100");

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use gradus_github_agent::agent::ToolCallMode;
-use gradus_github_agent::mcp::McpServer;
+use gradus_github_agent::mcp::McpServerSpec;
 
 use super::super::model::ModelOptions;
 use crate::config::EnvironmentVariables;
@@ -54,7 +54,7 @@ pub(in crate::cli) struct AgentArguments {
 
     /// Also the tools of this MCP server: a command to start, or an address; may be given several times.
     #[arg(long, value_name = "COMMAND|URL", help_heading = "Tools")]
-    pub(super) mcp: Vec<McpServer>,
+    pub(super) mcp: Vec<McpServerSpec>,
     /// The variable that holds the token of an MCP server with an address; of several, in the order of their --mcp.
     #[arg(long, value_name = "VARIABLE", help_heading = "Tools")]
     pub(super) mcp_token_env: Vec<String>,
@@ -81,11 +81,11 @@ impl AgentArguments {
     /// Returns the MCP servers with their tokens. The N-th `--mcp-token-env` belongs to the N-th `--mcp` with an
     /// address; servers that are started as commands get none. Every token must have its server, so that none goes to
     /// a wrong one.
-    pub(super) fn mcp_servers(&self) -> Result<Vec<McpServer>, McpTokenError> {
+    pub(super) fn mcp_servers(&self) -> Result<Vec<McpServerSpec>, McpTokenError> {
         let mut variables = self.mcp_token_env.iter();
         let mut servers = self.mcp.clone();
         for server in &mut servers {
-            if let McpServer::Http { token, .. } = server
+            if let McpServerSpec::Http { token, .. } = server
                 && let Some(variable) = variables.next()
             {
                 let secret = EnvironmentVariables::read_secret(variable);

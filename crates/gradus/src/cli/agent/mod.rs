@@ -18,7 +18,7 @@ use gradus_github_agent::agent::{
 };
 use gradus_github_agent::agent::{AgentRunEnd, RunStep};
 use gradus_github_agent::mcp::{MCP_TIMEOUT, McpTools};
-use gradus_github_agent::tools::{CombinedToolSet, GitHubTools, ToolBox, ToolRestrictions};
+use gradus_github_agent::tools::{CombinedToolSet, GitHubTools, ToolRestrictions, ToolSet};
 use gradus_llm::ModelClient;
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
@@ -31,7 +31,7 @@ use gradus_core::visible::{make_printable, printable_line};
 use gradus_report::{BOLD, DIM, format_counted_noun};
 
 /// Delay before a notice says which MCP server is being waited for: the first start can include a download.
-const PATIENCE: Duration = Duration::from_secs(3);
+const MCP_NOTICE_DELAY: Duration = Duration::from_secs(3);
 
 /// Entry point of the command. Settings are read inside the runtime and errors are printed before anything is sent.
 pub(super) fn run_agent_command(arguments: &AgentArguments) -> anyhow::Result<CommandExit> {
@@ -53,7 +53,7 @@ pub(super) fn run_agent_command(arguments: &AgentArguments) -> anyhow::Result<Co
         return Ok(CommandExit::NothingFound);
     }
     // Only a notice: repeating a request can be intended.
-    if settings.is_repeated() {
+    if settings.is_repeated_request() {
         print_diagnostic("this request was answered in the session before; it is done once more");
     }
     let done = runtime.block_on(run_agent_session(arguments, settings));
@@ -83,7 +83,7 @@ async fn run_agent_session(arguments: &AgentArguments, settings: AgentCommandSet
             return Ok(CommandExit::BadInput);
         }
     };
-    let tools = match tool_boxes(arguments, settings.tools).await {
+    let tools = match build_tool_set(arguments, settings.tools).await {
         Ok(tools) => tools,
         Err(error) => {
             print_diagnostic(&printable_line(&error.to_string()));
@@ -104,16 +104,19 @@ async fn run_agent_session(arguments: &AgentArguments, settings: AgentCommandSet
 
 /// Builds the tool set of GitHub and the MCP servers. `--tools` selects GitHub's tools only; `--read-only` applies to
 /// all.
-async fn tool_boxes(arguments: &AgentArguments, github: GitHubTools) -> Result<Arc<dyn ToolBox>, AgentCommandError> {
+async fn build_tool_set(
+    arguments: &AgentArguments,
+    github: GitHubTools,
+) -> Result<Arc<dyn ToolSet>, AgentCommandError> {
     if arguments.mcp.is_empty() {
         return Ok(Arc::new(github));
     }
     let limits =
         ToolRestrictions { read_only: arguments.read_only, allow_destructive: true, ..ToolRestrictions::default() };
-    let mut boxes: Vec<(String, Arc<dyn ToolBox>)> = vec![("github".to_owned(), Arc::new(github))];
+    let mut boxes: Vec<(String, Arc<dyn ToolSet>)> = vec![("github".to_owned(), Arc::new(github))];
     for server in arguments.mcp_servers()? {
         let mut connecting = std::pin::pin!(McpTools::connect(&server, limits.clone(), MCP_TIMEOUT));
-        let tools = match tokio::time::timeout(PATIENCE, &mut connecting).await {
+        let tools = match tokio::time::timeout(MCP_NOTICE_DELAY, &mut connecting).await {
             Ok(tools) => tools,
             Err(_) => {
                 if !arguments.quiet {
@@ -130,7 +133,7 @@ async fn tool_boxes(arguments: &AgentArguments, github: GitHubTools) -> Result<A
 
 /// What all requests of a conversation share.
 struct ConversationResources<'w> {
-    tools: &'w dyn ToolBox,
+    tools: &'w dyn ToolSet,
     model: &'w ModelClient,
     session: Option<SessionFile>,
 }
@@ -178,10 +181,10 @@ async fn run_conversation(
             clock: &RealClock,
             confirm,
             observers,
-            keeper: with.session.as_mut().map(|file| file as &mut dyn AgentSessionStore),
+            session_store: with.session.as_mut().map(|file| file as &mut dyn AgentSessionStore),
         };
         let ended = tokio::select! {
-            ended = work_on(&mut driver, &mut machine, request.as_deref()) => Some(ended),
+            ended = start_or_continue_request(&mut driver, &mut machine, request.as_deref()) => Some(ended),
             _ = interrupt.recv() => None,
             _ = terminate.recv() => None,
         };
@@ -223,14 +226,14 @@ async fn run_conversation(
 }
 
 /// Starts a request, or continues the one in the session.
-async fn work_on(
+async fn start_or_continue_request(
     driver: &mut AgentDriver<'_>,
     machine: &mut AgentStateMachine<'_>,
     request: Option<&str>,
 ) -> Result<(AgentRunEnd, Option<String>), SessionError> {
     match request {
         Some(request) => driver.run_request(machine, request).await,
-        None => driver.go_on(machine).await,
+        None => driver.continue_request(machine).await,
     }
 }
 
@@ -242,7 +245,7 @@ async fn read_next_request() -> Option<String> {
             anstream::eprint!("\n{DIM}(quit ends){DIM:#} {BOLD}>{BOLD:#} ");
             let _ = std::io::stderr().flush();
         }
-        let line = tokio::task::spawn_blocking(terminal::read_line).await.ok()??;
+        let line = tokio::task::spawn_blocking(terminal::read_stdin_line).await.ok()??;
         match line.trim() {
             "" => {}
             "exit" | "quit" | "/exit" | "/quit" => return None,

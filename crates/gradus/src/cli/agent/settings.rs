@@ -9,17 +9,19 @@ use gradus_github_agent::agent::{
     AgentRunSettings as AgentSettings, AgentSessionStore as _, AgentState, SessionError, SessionFile, ToolCallMode,
 };
 use gradus_github_agent::mcp::McpError;
-use gradus_github_agent::tools::{GITHUB_COM, GitHubTools, ToolFamily, ToolRestrictions, ToolsError, all_tools};
+use gradus_github_agent::tools::{
+    GITHUB_COM_API_URL, GitHubTools, ToolFamily, ToolRestrictions, ToolsError, all_tools,
+};
 use gradus_llm::ModelClient;
 
 use super::super::model::ModelOptionsError;
 use super::AgentArguments;
 use super::arguments::McpTokenError;
 use crate::config::EnvironmentVariables;
-use crate::otlp_exporter::{OtlpAddressError, base_of};
+use crate::otlp_exporter::{OtlpAddressError, parse_base_address};
 
 /// Maximum size of a request that is read from standard input, in bytes.
-const MAX_REQUEST: u64 = 1 << 20;
+const MAX_REQUEST_TEXT_BYTES: u64 = 1 << 20;
 
 /// Why the agent cannot begin; printed as one line, exit code 2.
 #[derive(Debug, thiserror::Error)]
@@ -98,7 +100,7 @@ impl AgentCommandSettings {
         let token = EnvironmentVariables::read_secret(&arguments.token_env);
         let url = arguments.github_url.as_ref().or(environment.github_url.as_ref());
         let tools = GitHubTools::new(
-            url.map_or(GITHUB_COM, String::as_str),
+            url.map_or(GITHUB_COM_API_URL, String::as_str),
             token.as_ref().map(gradus_http::SecretString::expose),
             build_tool_restrictions(arguments)?,
         )?;
@@ -120,10 +122,10 @@ impl AgentCommandSettings {
         let first = choose_initial_action(arguments, &state, is_new)?;
         if let Some(file) = &mut session {
             // Written now, so that an unwritable file is found before the first step and not after it.
-            file.keep(&state)?;
+            file.save_agent_state(&state)?;
         }
         let otlp = arguments.otlp.clone().or(environment.otlp_endpoint.filter(|_| arguments.trace_file.is_none()));
-        let otlp = otlp.map(|url| base_of(&url)).transpose()?;
+        let otlp = otlp.map(|url| parse_base_address(&url)).transpose()?;
         let agent = AgentSettings {
             form: state.form,
             max_steps: arguments.max_steps,
@@ -140,7 +142,7 @@ impl AgentCommandSettings {
 
     /// Whether the last request of the session was the same and has an answer. It is done again, after a notice: a user
     /// who repeats a command by accident should notice.
-    pub(super) fn is_repeated(&self) -> bool {
+    pub(super) fn is_repeated_request(&self) -> bool {
         let answered = self.state.run_outcome().is_some_and(|(end, _)| *end == AgentRunEnd::Answered);
         let InitialAction::Request(request) = &self.first else { return false };
         answered && self.state.request.as_deref() == Some(request)
@@ -197,18 +199,20 @@ fn choose_initial_action(
         Some(request) if request.is_empty() && arguments.request.is_none() && state.run_outcome().is_some() => {
             Ok(InitialAction::Nothing)
         }
-        Some(request) if request.is_empty() && arguments.request.is_none() && is_new => Err(missing_request(arguments)),
+        Some(request) if request.is_empty() && arguments.request.is_none() && is_new => {
+            Err(missing_request_error(arguments))
+        }
         Some(request) if request.is_empty() => Err(AgentCommandError::EmptyRequest),
         Some(request) => Ok(InitialAction::Request(request)),
         None if has_no_answer => Ok(InitialAction::GoOn),
         None if arguments.chat => Ok(InitialAction::Listen),
         None if state.run_outcome().is_some() => Ok(InitialAction::Nothing),
-        None => Err(missing_request(arguments)),
+        None => Err(missing_request_error(arguments)),
     }
 }
 
 /// Returns the error for a call without a request and without a session that has one.
-fn missing_request(arguments: &AgentArguments) -> AgentCommandError {
+fn missing_request_error(arguments: &AgentArguments) -> AgentCommandError {
     match &arguments.session {
         Some(path) => AgentCommandError::NoSession { path: path.clone() },
         None if std::io::stdin().is_terminal() => AgentCommandError::NoRequest,
@@ -220,9 +224,9 @@ fn missing_request(arguments: &AgentArguments) -> AgentCommandError {
 fn read_request() -> Result<String, AgentCommandError> {
     let mut text = String::new();
     // One byte more than allowed distinguishes a request of the maximum length from a longer one.
-    let read = std::io::stdin().take(MAX_REQUEST + 1).read_to_string(&mut text);
+    let read = std::io::stdin().take(MAX_REQUEST_TEXT_BYTES + 1).read_to_string(&mut text);
     read.map_err(AgentCommandError::Input)?;
-    if text.len() as u64 > MAX_REQUEST {
+    if text.len() as u64 > MAX_REQUEST_TEXT_BYTES {
         return Err(AgentCommandError::RequestTooLong);
     }
     Ok(text)

@@ -12,7 +12,7 @@ use gradus_core::visible::{make_printable, printable_line};
 use gradus_report::{BOLD, DIM, RED, YELLOW};
 
 /// Maximum number of characters of a text that are shown; the trace and the session file have all of it.
-const MAX_CHARS: usize = 600;
+const MAX_SHOWN_CHARS: usize = 600;
 
 /// Prints steps on standard error as they happen.
 #[derive(Debug, Default)]
@@ -134,7 +134,7 @@ impl CallConfirmer for DestructiveCallPrompt {
             anstream::eprint!("Allow it? [y/N] ");
             let _ = std::io::stderr().flush();
             // Reading blocks, so it has a thread of its own and Ctrl-C still works.
-            let answer = tokio::task::spawn_blocking(read_line).await.ok().flatten().unwrap_or_default();
+            let answer = tokio::task::spawn_blocking(read_stdin_line).await.ok().flatten().unwrap_or_default();
             if matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes") {
                 CallApproval::Approved
             } else {
@@ -156,7 +156,7 @@ impl CallConfirmer for UnattendedConfirmer {
 }
 
 /// Reads a line of standard input, with its line end; `None` at the end of input or after an error, which is printed.
-pub(super) fn read_line() -> Option<String> {
+pub(super) fn read_stdin_line() -> Option<String> {
     let mut line = String::new();
     match std::io::stdin().read_line(&mut line) {
         Ok(0) => None,
@@ -173,9 +173,9 @@ fn indent_later_lines(text: &str) -> String {
     text.trim_end().replace('\n', "\n    ")
 }
 
-/// Cuts a text after `MAX_CHARS` characters and states how many are missing.
+/// Cuts a text after `MAX_SHOWN_CHARS` characters and states how many are missing.
 fn shorten_text(text: &str) -> String {
-    match text.char_indices().nth(MAX_CHARS) {
+    match text.char_indices().nth(MAX_SHOWN_CHARS) {
         Some((end, _)) => format!("{} … ({} more characters)", &text[..end], text[end..].chars().count()),
         None => text.to_owned(),
     }

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gradus_github_agent::trace::{
-    AgentTracer, FileExporter, OtlpError, OtlpExporter, SpanObserver, TraceIdGenerator, TracerSettings, otlp_exporter,
+    AgentTracer, FileExporter, OtlpError, OtlpExporter, SpanObserver, TraceIdGenerator, TracerSettings,
+    build_otlp_exporter,
 };
 use gradus_report::format_counted_noun;
 
 /// Interval of exports, so that a server shows the steps while the agent works.
-const EVERY: Duration = Duration::from_secs(2);
+const EXPORT_INTERVAL: Duration = Duration::from_secs(2);
 /// Timeout of the last export after an interrupt; after a normal end four times as long.
-const LAST: Duration = Duration::from_secs(5);
+const LAST_EXPORT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A background task that exports finished spans. `end` must be called for the last ones: dropping it loses them.
 pub(super) struct TraceExportTask {
@@ -81,7 +82,7 @@ impl TraceExportTask {
                 TraceDestination::File(path.to_owned(), exporter)
             }
             (None, Some(url)) => {
-                let exporter = otlp_exporter(url, &traces)?;
+                let exporter = build_otlp_exporter(url, &traces)?;
                 TraceDestination::Otlp(url.to_owned(), exporter)
             }
             (None, None) => return Ok(None),
@@ -91,7 +92,7 @@ impl TraceExportTask {
             let (traces, to) = (Arc::clone(&traces), Arc::clone(&to));
             tokio::spawn(async move {
                 loop {
-                    tokio::time::sleep(EVERY).await;
+                    tokio::time::sleep(EXPORT_INTERVAL).await;
                     // Failed spans are exported again next time; `end` reports the last failure.
                     let _ = to.export_traces(&traces).await;
                 }
@@ -118,7 +119,7 @@ impl TraceExportTask {
         self.handing_on.abort();
         // The task may be aborted in the middle of an export; its spans are then sent again, with the same ids.
         let _ = self.handing_on.await;
-        let limit = if is_interrupted { LAST } else { 4 * LAST };
+        let limit = if is_interrupted { LAST_EXPORT_TIMEOUT } else { 4 * LAST_EXPORT_TIMEOUT };
         match (tokio::time::timeout(limit, self.to.export_traces(&self.traces)).await, &*self.to) {
             (Ok(taken), _) => taken?,
             (Err(_), TraceDestination::Otlp(to, _)) => {

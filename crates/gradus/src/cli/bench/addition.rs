@@ -42,15 +42,15 @@ impl ReportAddition for BenchAddition {
         self.report.measurements()
     }
 
-    fn keep(&self, folder: &Path) -> anyhow::Result<()> {
+    fn save_for_report(&self, folder: &Path) -> anyhow::Result<()> {
         self.report.save_results(folder)
     }
 
-    fn is_enough(&self) -> bool {
+    fn has_own_results(&self) -> bool {
         true
     }
 
-    fn explain(&self, gate: &mut GateResult) {
+    fn refine_gate_reason(&self, gate: &mut GateResult) {
         self.report.explain_gate(gate);
     }
 

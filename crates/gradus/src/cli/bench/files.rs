@@ -29,7 +29,7 @@ pub(in crate::cli) enum BenchOutputError {
 }
 
 /// Returns the error for a file or folder that cannot be written.
-fn unwritable(path: &Path, source: io::Error) -> BenchOutputError {
+fn unwritable_path_error(path: &Path, source: io::Error) -> BenchOutputError {
     BenchOutputError::Unwritable { path: path.to_owned(), source }
 }
 
@@ -37,19 +37,19 @@ fn unwritable(path: &Path, source: io::Error) -> BenchOutputError {
 pub(super) fn prepare_outputs(arguments: &BenchArguments) -> Result<(), BenchOutputError> {
     if let Some(path) = &arguments.traces {
         refuse_stdout("--traces", path)?;
-        File::options().append(true).create(true).open(path).map_err(|error| unwritable(path, error))?;
+        File::options().append(true).create(true).open(path).map_err(|error| unwritable_path_error(path, error))?;
     }
     let Some(path) = &arguments.emit_labels else { return Ok(()) };
     refuse_stdout("--emit-labels", path)?;
     if arguments.policy.is_empty() {
         return Err(BenchOutputError::LabelsWithoutPolicy);
     }
-    if is_lines(path) {
+    if is_json_lines_path(path) {
         let opened = File::options().append(true).create(true).open(path);
-        return opened.map(drop).map_err(|error| unwritable(path, error));
+        return opened.map(drop).map_err(|error| unwritable_path_error(path, error));
     }
-    fs::create_dir_all(path).map_err(|error| unwritable(path, error))?;
-    let is_empty = fs::read_dir(path).map_err(|error| unwritable(path, error))?.next().is_none();
+    fs::create_dir_all(path).map_err(|error| unwritable_path_error(path, error))?;
+    let is_empty = fs::read_dir(path).map_err(|error| unwritable_path_error(path, error))?.next().is_none();
     if !is_empty && !arguments.resume && !arguments.overwrite {
         return Err(BenchOutputError::LabelsInFolder { path: path.clone() });
     }
@@ -59,8 +59,8 @@ pub(super) fn prepare_outputs(arguments: &BenchArguments) -> Result<(), BenchOut
 /// With `--overwrite`, removes the labels of an earlier call. Other files in the folder stay.
 pub(super) fn clear_old_labels(arguments: &BenchArguments) -> Result<(), BenchOutputError> {
     match &arguments.emit_labels {
-        Some(path) if arguments.overwrite && !is_lines(path) => {
-            gold_labels::clear_folder(path).map_err(|error| unwritable(path, error))
+        Some(path) if arguments.overwrite && !is_json_lines_path(path) => {
+            gold_labels::clear_gold_folder(path).map_err(|error| unwritable_path_error(path, error))
         }
         _ => Ok(()),
     }
@@ -74,12 +74,12 @@ fn refuse_stdout(option: &'static str, path: &Path) -> Result<(), BenchOutputErr
 }
 
 /// Whether labels go into one JSON Lines file instead of a folder per run.
-fn is_lines(path: &Path) -> bool {
+fn is_json_lines_path(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending == "jsonl")
 }
 
 /// Returns the OTLP trace of a trial in the folder of the benchmark.
-pub(super) fn trace_of(folder: &BenchFolder, line: &TrialLine) -> PathBuf {
+pub(super) fn trial_trace_path(folder: &BenchFolder, line: &TrialLine) -> PathBuf {
     folder.traces_path().join(format!("{}.bin", line.name()))
 }
 
@@ -93,7 +93,7 @@ pub(super) fn write_outputs(
         write_traces(path, folder, lines).with_context(|| path.display().to_string())?;
     }
     if let Some(path) = &arguments.emit_labels {
-        emit_labels(path, folder, lines).with_context(|| path.display().to_string())?;
+        write_labels(path, folder, lines).with_context(|| path.display().to_string())?;
     }
     Ok(())
 }
@@ -104,7 +104,7 @@ fn write_traces(path: &Path, folder: &BenchFolder, lines: &[TrialLine]) -> io::R
     let mut out = BufWriter::new(File::create(path)?);
     for line in lines {
         // Protobuf messages of one type concatenate: their repeated fields are joined.
-        if let Ok(mut trace) = File::open(trace_of(folder, line)) {
+        if let Ok(mut trace) = File::open(trial_trace_path(folder, line)) {
             io::copy(&mut trace, &mut out)?;
         }
     }
@@ -113,13 +113,13 @@ fn write_traces(path: &Path, folder: &BenchFolder, lines: &[TrialLine]) -> io::R
 
 /// Writes the gold labels of all trials of scripted agents: one file, or a folder per trial with trace and
 /// `gold.json`.
-fn emit_labels(path: &Path, folder: &BenchFolder, lines: &[TrialLine]) -> io::Result<()> {
-    let mut out = match is_lines(path) {
+fn write_labels(path: &Path, folder: &BenchFolder, lines: &[TrialLine]) -> io::Result<()> {
+    let mut out = match is_json_lines_path(path) {
         true => Some(BufWriter::new(File::create(path)?)),
         false => None,
     };
     for line in lines.iter().filter(|line| line.truth.is_some()) {
-        let otlp = fs::read(trace_of(folder, line)).unwrap_or_default();
+        let otlp = fs::read(trial_trace_path(folder, line)).unwrap_or_default();
         match &mut out {
             Some(out) => {
                 for trajectory in read_trajectories(&otlp)? {
@@ -128,7 +128,7 @@ fn emit_labels(path: &Path, folder: &BenchFolder, lines: &[TrialLine]) -> io::Re
             }
             None => {
                 let record = folder.read_record(&line.task, line.trial)?;
-                gold_labels::write_folder(path, line, &record, &otlp)?;
+                gold_labels::write_gold_folder(path, line, &record, &otlp)?;
             }
         }
     }

@@ -73,13 +73,13 @@ pub(super) fn run_bench_command(arguments: &BenchArguments) -> anyhow::Result<Co
     if let Err(error) = files::clear_old_labels(arguments) {
         return Ok(reject_bench_input(&error.to_string()));
     }
-    if planned.earlier == ExistingBenchAction::GoOn && lines.is_empty() {
+    if planned.earlier == ExistingBenchAction::Resume && lines.is_empty() {
         print_diagnostic(&format!("there is nothing to go on with; a bench begins in {}", folder.path().display()));
     }
     let played = play::run_trials(arguments, &planned, &mut folder, lines);
     let report = planned.build_report(&folder, played.lines);
     files::write_outputs(arguments, &folder, report.lines())?;
-    let has_traces = report.lines().iter().any(|line| files::trace_of(&folder, line).is_file());
+    let has_traces = report.lines().iter().any(|line| files::trial_trace_path(&folder, line).is_file());
     let mut addition = BenchAddition::new(report);
     if let Some(stopped) = played.stopped {
         // Trials that were finished are reported, without grading.

@@ -9,7 +9,7 @@ use gradus_github_bench::policy::{self, PolicyFlaw, ScriptedPolicy};
 use gradus_github_bench::suite::{BenchTask, TaskSuite};
 use gradus_github_bench::trial::{BenchFolder, ExistingBenchAction, TrialJob, TrialLine, TrialPlan};
 use gradus_github_sim::{SeedError, World};
-use gradus_host::child_environment::find_invalid_name;
+use gradus_host::child_environment::find_invalid_variable_name;
 use gradus_llm::ModelClient;
 use gradus_llm::price::{PriceError, PriceTable, TokenPrice};
 
@@ -124,7 +124,7 @@ impl<'s> PreparedBench<'s> {
         if arguments.agent_timeout.is_some_and(|time| !(time.is_finite() && time > 0.0)) {
             return Err(BenchPlanError::Timeout);
         }
-        if let Some(name) = find_invalid_name(&arguments.agent_env) {
+        if let Some(name) = find_invalid_variable_name(&arguments.agent_env) {
             return Err(BenchPlanError::VariableName { name: name.to_string() });
         }
         let environment = EnvironmentVariables::read();
@@ -158,7 +158,7 @@ impl<'s> PreparedBench<'s> {
         grading.state_dir = Some(self.state_dir.clone());
         // The fingerprint of a run has the path of the traces and not their content. In a folder that was used before,
         // an unfinished run is about other traces and must not be resumed.
-        grading.fresh |= arguments.out.is_some() && self.earlier != ExistingBenchAction::GoOn;
+        grading.fresh |= arguments.out.is_some() && self.earlier != ExistingBenchAction::Resume;
         grading
     }
 
@@ -311,8 +311,8 @@ fn choose_bench_folder(
 ) -> (PathBuf, ExistingBenchAction) {
     if let Some(folder) = &arguments.out {
         let earlier = match (arguments.resume, arguments.overwrite) {
-            (true, _) => ExistingBenchAction::GoOn,
-            (_, true) => ExistingBenchAction::ThrowAway,
+            (true, _) => ExistingBenchAction::Resume,
+            (_, true) => ExistingBenchAction::Overwrite,
             _ => ExistingBenchAction::Refuse,
         };
         return (folder.clone(), earlier);
@@ -322,16 +322,16 @@ fn choose_bench_folder(
         let entries = std::fs::read_dir(&benches).into_iter().flatten().flatten();
         let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
         found.sort();
-        let is_like = |folder: &PathBuf| {
+        let is_same_benchmark = |folder: &PathBuf| {
             let text = std::fs::read(folder.join("bench.json")).ok()?;
-            Some(plan.is_like(&serde_json::from_slice::<TrialPlan>(&text).ok()?))
+            Some(plan.is_same_benchmark(&serde_json::from_slice::<TrialPlan>(&text).ok()?))
         };
-        if let Some(folder) = found.into_iter().rev().find(|folder| is_like(folder) == Some(true)) {
-            return (folder, ExistingBenchAction::GoOn);
+        if let Some(folder) = found.into_iter().rev().find(|folder| is_same_benchmark(folder) == Some(true)) {
+            return (folder, ExistingBenchAction::Resume);
         }
     }
     let now = jiff::Timestamp::now().to_string();
     let digits: String = now.chars().take(19).filter(char::is_ascii_digit).collect();
-    let earlier = if arguments.resume { ExistingBenchAction::GoOn } else { ExistingBenchAction::Refuse };
+    let earlier = if arguments.resume { ExistingBenchAction::Resume } else { ExistingBenchAction::Refuse };
     (benches.join(format!("{digits}-{:04x}", fastrand::u16(..))), earlier)
 }

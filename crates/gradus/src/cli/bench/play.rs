@@ -17,14 +17,14 @@ use crate::cli::CommandExit;
 use crate::cli::interrupt_listener::{ExitActionSlot, InterruptListener};
 use crate::cli::trial_progress::create_progress_bar;
 use crate::process_groups::ProcessGroupRegistry;
-use crate::program_agent::ForeignAgent;
+use crate::program_agent::ProgramAgent;
 use crate::program_runner::ProgramRunner;
 use gradus_report::format_counted_noun;
 
 /// Number of consecutive trials without an answer of the model's endpoint after which the benchmark stops.
-const MAX_AWAY: usize = 5;
+const MAX_CONSECUTIVE_OUTAGES: usize = 5;
 /// Default time limit of a program for one task, in seconds.
-const TIMEOUT: f64 = 600.0;
+const DEFAULT_PROGRAM_TIMEOUT_S: f64 = 600.0;
 /// Maximum time limit, about three years in seconds: `Duration::from_secs_f64` panics on values that do not fit.
 const MAX_TIMEOUT_S: f64 = 1e8;
 
@@ -71,24 +71,26 @@ pub(super) fn run_trials(
     let bench = folder.plan().id.clone();
     let contestants: Vec<TrialContestant<'_>>;
     let own: OwnAgent<'_>;
-    let foreign: ForeignAgent;
+    let foreign: ProgramAgent;
     let (player, pool): (&dyn TrialRunner, TrialConcurrency) = match &planned.who {
         BenchAgents::Policies(policies) => {
             contestants = policies.iter().copied().map(TrialContestant::Policy).collect();
-            own = own_agent(arguments, &contestants, &bench);
+            own = build_own_agent(arguments, &contestants, &bench);
             (&own, TrialConcurrency { threads: arguments.parallel.unwrap_or(cores), slots: 1 })
         }
         BenchAgents::Model { client, price } => {
             contestants = vec![TrialContestant::Model { model: client.as_ref(), price: *price }];
-            own = own_agent(arguments, &contestants, &bench);
+            own = build_own_agent(arguments, &contestants, &bench);
             // A model's trials wait for its answers nearly all the time, so one thread is enough for all of them.
             (&own, TrialConcurrency { threads: 1, slots: arguments.parallel.unwrap_or(8) })
         }
         BenchAgents::Command(command) => {
-            foreign = ForeignAgent {
+            foreign = ProgramAgent {
                 program: ProgramRunner {
                     command: command.clone(),
-                    timeout: Duration::from_secs_f64(arguments.agent_timeout.unwrap_or(TIMEOUT).min(MAX_TIMEOUT_S)),
+                    timeout: Duration::from_secs_f64(
+                        arguments.agent_timeout.unwrap_or(DEFAULT_PROGRAM_TIMEOUT_S).min(MAX_TIMEOUT_S),
+                    ),
                     passed_variables: arguments.agent_env.clone(),
                     programs,
                 },
@@ -111,7 +113,7 @@ pub(super) fn run_trials(
             Err(BenchError::Endpoint(failure)) => {
                 (away, in_a_row) = (away + 1, in_a_row + 1);
                 last = Some(failure.clone());
-                if failure.error.is_fatal() || in_a_row >= MAX_AWAY {
+                if failure.error.is_fatal() || in_a_row >= MAX_CONSECUTIVE_OUTAGES {
                     return Err(BenchError::Endpoint(failure).into());
                 }
             }
@@ -194,7 +196,11 @@ impl BenchStopReason {
 }
 
 /// Builds the built-in agent, for scripted policies and for models.
-fn own_agent<'a>(arguments: &BenchArguments, contestants: &'a [TrialContestant<'a>], bench: &'a str) -> OwnAgent<'a> {
+fn build_own_agent<'a>(
+    arguments: &BenchArguments,
+    contestants: &'a [TrialContestant<'a>],
+    bench: &'a str,
+) -> OwnAgent<'a> {
     OwnAgent {
         contestants,
         form: arguments.react.map(Into::into),

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use gradus_core::trajectory::Trajectory;
-use gradus_dataset::{DatasetError, DatasetItem, ItemContent, ToolMatchMode, item_from_trajectory, read_dataset};
+use gradus_dataset::{
+    DatasetError, DatasetItem, RecordedExpectations, ToolMatchMode, item_from_trajectory, read_dataset,
+};
 use gradus_eval::outcome::OutcomeLine;
 use gradus_eval::report::{RunReader, VerdictGroup};
 use gradus_eval::run::{EvaluatorRecord, RunFolder, StateFolder};
@@ -15,15 +17,17 @@ use gradus_report::format_counted_noun;
 use super::dataset_file::{DatasetOutput, DatasetOutputError};
 use super::item_labels::LabelIndex;
 use super::phoenix_dataset::{ExampleKeys, fetch_dataset, item_from_example};
-use super::trajectory_filter::{FilterError, TrajectoryFilter};
+use super::trajectory_filter::{TrajectoryFilter, TrajectoryFilterError};
 use crate::cli::CommandExit;
 use crate::cli::label_file::LabelFileError;
 use crate::cli::run_lookup::find_run_id;
-use crate::cli::sources::{SelectionOptions, SourceOptionsError, StateLocations, given_phoenix, print_diagnostic};
+use crate::cli::sources::{
+    SelectionOptions, SourceOptionsError, StateLocations, find_configured_phoenix, print_diagnostic,
+};
 use crate::config::{ConfigError, ConfigFile, EnvironmentVariables};
 
 /// Minimum number of characters of the key of a failure group; its beginning is enough.
-const MIN_KEY_CHARS: usize = 8;
+const MIN_GROUP_KEY_CHARS: usize = 8;
 
 #[derive(Args)]
 pub(super) struct CreateArguments {
@@ -124,7 +128,7 @@ enum CreateError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     #[error(transparent)]
-    Filter(#[from] FilterError),
+    Filter(#[from] TrajectoryFilterError),
     #[error(transparent)]
     Sources(#[from] SourceOptionsError),
     #[error(transparent)]
@@ -175,7 +179,7 @@ struct ItemCollector {
     /// In Phoenix's filter language.
     span_condition: Option<String>,
     output: DatasetOutput,
-    content: ItemContent,
+    content: RecordedExpectations,
     items: Vec<DatasetItem>,
     /// Of the file that is added to, and of `items`.
     known_ids: HashSet<String>,
@@ -226,7 +230,7 @@ impl ItemCollector {
             return Err(CreateError::GroupWithoutRun);
         }
         let output = DatasetOutput::new(arguments.file.clone(), arguments.overwrite || arguments.append);
-        output.check_free()?;
+        output.check_overwrite()?;
         if arguments.append && output.is_stdout() {
             return Err(CreateError::AppendToStdout);
         }
@@ -240,9 +244,9 @@ impl ItemCollector {
             has_labels: false,
             span_condition,
             output,
-            content: ItemContent {
+            content: RecordedExpectations {
                 expected_tools: arguments.expect_tools.map(ToolMatchMode::from),
-                has_reference: arguments.expect_answer,
+                with_reference: arguments.expect_answer,
             },
             known_ids: items.iter().map(|item| item.id.clone()).collect(),
             old_count: items.len(),
@@ -274,7 +278,7 @@ impl ItemCollector {
             },
             Some(run) => {
                 RunReader::open(&run)?.visit_trajectories(|trajectory, outcomes| {
-                    self.add(trajectory, outcomes, &arguments.tags);
+                    self.add_from_trajectory(trajectory, outcomes, &arguments.tags);
                     anyhow::Ok(())
                 })?;
                 CommandExit::Pass
@@ -293,7 +297,7 @@ impl ItemCollector {
                 let mut found = 0;
                 let read = sources.read(&mut |_, trajectory| {
                     found += 1;
-                    self.add(&trajectory, &[], &arguments.tags);
+                    self.add_from_trajectory(&trajectory, &[], &arguments.tags);
                     Ok(())
                 })?;
                 read.command_exit(found)
@@ -307,7 +311,7 @@ impl ItemCollector {
             print_diagnostic(&error.to_string());
             return Ok(CommandExit::BadInput);
         }
-        print_diagnostic(&self.describe(added));
+        print_diagnostic(&self.describe_counts(added));
         Ok(match exit {
             CommandExit::Pass if added == 0 && self.repeated == 0 => CommandExit::NothingFound,
             other => other,
@@ -318,8 +322,8 @@ impl ItemCollector {
     fn add_examples(&mut self, arguments: &CreateArguments) -> anyhow::Result<CommandExit> {
         let environment = EnvironmentVariables::read();
         let file = ConfigFile::read(arguments.config.as_deref().or(environment.config.as_deref()))?;
-        let address =
-            given_phoenix(arguments.selection.phoenix.as_deref(), &environment)?.ok_or(CreateError::NoPhoenix)?;
+        let address = find_configured_phoenix(arguments.selection.phoenix.as_deref(), &environment)?
+            .ok_or(CreateError::NoPhoenix)?;
         let wanted = arguments.phoenix_dataset.as_deref().unwrap_or_default();
         let dataset = fetch_dataset(&address, &file.phoenix.client_settings(&environment), wanted)?;
         let keys = ExampleKeys { request: arguments.request_key.clone(), reference: arguments.reference_key.clone() };
@@ -344,7 +348,7 @@ impl ItemCollector {
             let description = group.description().to_lowercase();
             // A key is long enough not to be a word of a reason by chance.
             let is_asked = |text: &String| {
-                let is_key = text.len() >= MIN_KEY_CHARS && group.key.starts_with(text.as_str());
+                let is_key = text.len() >= MIN_GROUP_KEY_CHARS && group.key.starts_with(text.as_str());
                 is_key || text.split_whitespace().all(|word| description.contains(word))
             };
             if self.failure_groups.iter().any(is_asked) && !keys.contains(&group.key) {
@@ -354,7 +358,7 @@ impl ItemCollector {
         keys
     }
 
-    fn add(&mut self, trajectory: &Trajectory, outcomes: &[OutcomeLine], tags: &[String]) {
+    fn add_from_trajectory(&mut self, trajectory: &Trajectory, outcomes: &[OutcomeLine], tags: &[String]) {
         // A request of one agent to another is not a request of a user.
         if trajectory.parent_trajectory_id.is_some() {
             self.nested += 1;
@@ -396,7 +400,7 @@ impl ItemCollector {
         }
     }
 
-    fn describe(&self, added: u64) -> String {
+    fn describe_counts(&self, added: u64) -> String {
         let mut text = match added {
             0 => "no items".to_owned(),
             _ => format!("{} written to {}", format_counted_noun(added, "item", "items"), self.output.shown_name()),

@@ -39,7 +39,7 @@ impl DatasetOutput {
     }
 
     /// Fails if the file exists and must not be replaced.
-    pub(super) fn check_free(&self) -> Result<(), DatasetOutputError> {
+    pub(super) fn check_overwrite(&self) -> Result<(), DatasetOutputError> {
         match !self.may_replace && !self.is_stdout() && self.path.exists() {
             true => Err(DatasetOutputError::Exists { path: self.path.clone() }),
             false => Ok(()),

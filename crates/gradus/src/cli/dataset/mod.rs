@@ -165,7 +165,7 @@ fn split_dataset(arguments: &SplitArguments) -> anyhow::Result<CommandExit> {
         .map(|part| DatasetOutput::new(folder.join(format!("{stem}.{}.jsonl", part.name)), arguments.overwrite))
         .collect();
     // All files are looked at before the first is written.
-    if let Some(error) = outputs.iter().find_map(|output| output.check_free().err()) {
+    if let Some(error) = outputs.iter().find_map(|output| output.check_overwrite().err()) {
         return Ok(reject_dataset_input(&error.to_string()));
     }
     let mut out = anstream::stdout().lock();
@@ -192,7 +192,7 @@ fn dedupe_dataset(arguments: &DedupeArguments) -> anyhow::Result<CommandExit> {
         None => DatasetOutput::new(arguments.file.clone(), true),
     };
     let (kept, merged) = dedupe_items(items);
-    if let Err(error) = output.check_free().and_then(|()| output.write(&kept)) {
+    if let Err(error) = output.check_overwrite().and_then(|()| output.write(&kept)) {
         return Ok(reject_dataset_input(&error.to_string()));
     }
     for one in &merged {

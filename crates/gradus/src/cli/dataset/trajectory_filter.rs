@@ -42,7 +42,7 @@ enum FilterOperator {
 
 /// Why a condition is refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum FilterError {
+pub(super) enum TrajectoryFilterError {
     #[error("condition refused: --where {text:?}: {value:?} is no {subject}; hint: {known}")]
     Value { text: String, subject: &'static str, value: String, known: &'static str },
     #[error("condition refused: --where {text:?}: the run has no such evaluation; hint: it has {known}")]
@@ -61,10 +61,10 @@ impl TrajectoryFilter {
     pub(super) fn parse(
         text: &str,
         evaluators: Option<&[EvaluatorRecord]>,
-    ) -> Result<Option<TrajectoryFilter>, FilterError> {
+    ) -> Result<Option<TrajectoryFilter>, TrajectoryFilterError> {
         let Some((name, operator, value)) = split_condition(text) else {
             return match text.trim().starts_with("label.") {
-                true => Err(FilterError::Label { text: text.to_owned() }),
+                true => Err(TrajectoryFilterError::Label { text: text.to_owned() }),
                 false => Ok(None),
             };
         };
@@ -75,7 +75,7 @@ impl TrajectoryFilter {
             }
             "label" => FilterSubject::Label(None),
             _ if let Some(annotation) = name.strip_prefix("label.") => match unquote(annotation.trim()) {
-                "" => return Err(FilterError::Label { text: text.to_owned() }),
+                "" => return Err(TrajectoryFilterError::Label { text: text.to_owned() }),
                 annotation => FilterSubject::Label(Some(annotation.to_lowercase())),
             },
             "tool" => FilterSubject::Tool,
@@ -88,14 +88,18 @@ impl TrajectoryFilter {
             _ => match evaluators {
                 Some(known) => {
                     let known: Vec<&str> = known.iter().map(|one| one.name.as_str()).collect();
-                    return Err(FilterError::UnknownEvaluator { text: text.to_owned(), known: known.join(", ") });
+                    return Err(TrajectoryFilterError::UnknownEvaluator {
+                        text: text.to_owned(),
+                        known: known.join(", "),
+                    });
                 }
                 None => return Ok(None),
             },
         };
         let value = unquote(value).to_owned();
-        let refuse =
-            |subject, known| Err(FilterError::Value { text: text.to_owned(), subject, value: value.clone(), known });
+        let refuse = |subject, known| {
+            Err(TrajectoryFilterError::Value { text: text.to_owned(), subject, value: value.clone(), known })
+        };
         match subject {
             FilterSubject::Status if !["answered", "unanswered", "error"].contains(&value.as_str()) => {
                 return refuse("status", "answered, unanswered or error");
@@ -103,7 +107,7 @@ impl TrajectoryFilter {
             FilterSubject::HasError if !["true", "false"].contains(&value.as_str()) => {
                 return refuse("truth value", "true or false");
             }
-            _ if value.is_empty() => return Err(FilterError::MissingValue { text: text.to_owned() }),
+            _ if value.is_empty() => return Err(TrajectoryFilterError::MissingValue { text: text.to_owned() }),
             _ => {}
         }
         Ok(Some(TrajectoryFilter { subject, operator, value }))
@@ -160,7 +164,7 @@ fn check_label(
     evaluator: &EvaluatorRecord,
     operator: FilterOperator,
     value: &str,
-) -> Result<(), FilterError> {
+) -> Result<(), TrajectoryFilterError> {
     let kinds = [OutcomeKind::Scored, OutcomeKind::Abstained, OutcomeKind::NotApplicable, OutcomeKind::Failed];
     let labels = evaluator.labels.iter().map(|(label, _)| label.as_str());
     let known: Vec<&str> = labels.chain(kinds.map(kind_name)).collect();
@@ -169,7 +173,7 @@ fn check_label(
         return Ok(());
     }
     let (evaluator, value) = (evaluator.name.clone(), value.to_owned());
-    Err(FilterError::UnknownLabel { text: text.to_owned(), evaluator, value, known: known.join(", ") })
+    Err(TrajectoryFilterError::UnknownLabel { text: text.to_owned(), evaluator, value, known: known.join(", ") })
 }
 
 /// Splits a condition into name, operator and value. `None` for texts with `==` and other forms of Phoenix's

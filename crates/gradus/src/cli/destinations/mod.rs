@@ -13,12 +13,12 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::CommandExit;
-use super::sources::{SourceOptionsError, given_phoenix, print_diagnostic};
+use super::sources::{SourceOptionsError, find_configured_phoenix, print_diagnostic};
 use crate::config::{EnvironmentVariables, PhoenixSection};
-use crate::otlp_exporter::{CarrierError, ExporterSettingsError, VerdictExporter};
+use crate::otlp_exporter::{ExporterSettingsError, OtlpExportError, VerdictExporter};
 use gradus_eval::annotation::{
     AnnotationBuilder, AnnotationSettings, OutcomeAnnotation, OutcomeTarget, TrajectoryTarget, UnplacedOutcome,
-    check_names,
+    check_annotation_names,
 };
 use gradus_phoenix::client::{AnnotationUploader, PhoenixAddress, PhoenixClient, PhoenixClientError};
 use undelivered::{UndeliveredOutcomes, report_command};
@@ -54,7 +54,7 @@ pub(super) enum DestinationError {
     #[error(transparent)]
     Exporter(#[from] ExporterSettingsError),
     #[error("--log-to-otlp: {0}")]
-    OtlpUnreachable(#[source] CarrierError),
+    OtlpUnreachable(#[source] OtlpExportError),
     #[error("--log-to-phoenix: sources are read from several Phoenixes; name one with --phoenix")]
     SeveralPhoenixes,
     #[error("--log-to-phoenix: which one? Name it with --phoenix URL or PHOENIX_COLLECTOR_ENDPOINT")]
@@ -79,7 +79,7 @@ pub(super) struct ReachableDestinations {
 
 impl DestinationOptions {
     /// Whether `--log-to-phoenix` is set.
-    pub(super) fn go_to_phoenix(&self) -> bool {
+    pub(super) fn logs_to_phoenix(&self) -> bool {
         self.log_to_phoenix
     }
 
@@ -96,7 +96,7 @@ impl DestinationOptions {
         if !self.log_to_phoenix && self.log_to_otlp.is_none() {
             return Ok(None);
         }
-        check_names(evaluators, &settings.annotation_settings().names)
+        check_annotation_names(evaluators, &settings.annotation_settings().names)
             .map_err(|error| DestinationError::Names { reason: error.to_string() })?;
         let environment = EnvironmentVariables::read();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -137,7 +137,7 @@ fn choose_phoenix(
     }
     let address = match (given, first) {
         (None, Some(own)) => Some(own),
-        _ => given_phoenix(given, environment)?,
+        _ => find_configured_phoenix(given, environment)?,
     };
     address.ok_or(DestinationError::NoPhoenix)
 }
@@ -175,12 +175,12 @@ impl ReachableDestinations {
         if let Some(client) = &phoenix {
             let again = report_command(folder, Some(client.base_url()), None);
             let shortfall = UndeliveredOutcomes::new(folder, "phoenix", again);
-            delivery.phoenix = Some(DestinationLane::new(AnnotationUploader::new(client.clone()), shortfall));
+            delivery.phoenix = Some(DestinationState::new(AnnotationUploader::new(client.clone()), shortfall));
         }
         if let Some(url) = &otlp {
             let sender = VerdictExporter::new(url, &environment, settings.retry_s, &record.run_id, time);
             let shortfall = UndeliveredOutcomes::new(folder, "otlp", report_command(folder, None, Some(url)));
-            delivery.otlp = Some(DestinationLane::new(sender.map_err(anyhow::Error::msg)?, shortfall));
+            delivery.otlp = Some(DestinationState::new(sender.map_err(anyhow::Error::msg)?, shortfall));
         }
         // Phoenix can annotate a trace; an OTLP export needs a span to link to.
         let annotations = settings.annotation_settings();
@@ -211,7 +211,8 @@ impl ReachableDestinations {
             is_all_there &= lane.shortfall.report_undelivered()?;
         }
         if let Some((url, lane)) = otlp.zip(to_otlp) {
-            let only = lane.to.no_logs().map(|why| format!(", as spans only: it takes no log records ({why})"));
+            let only =
+                lane.to.logs_refused_reason().map(|why| format!(", as spans only: it takes no log records ({why})"));
             print_diagnostic(&format!("{} outcomes were sent to {url}{}", lane.done, only.unwrap_or_default()));
             lane.warnings.iter().for_each(|warning| print_diagnostic(&format!("{url} says: {warning}")));
             is_all_there &= lane.shortfall.report_undelivered()?;
@@ -226,7 +227,7 @@ impl ReachableDestinations {
 
 /// The state of one destination during an export. The destinations are independent: one that fails does not stop the
 /// other.
-struct DestinationLane<T> {
+struct DestinationState<T> {
     to: T,
     /// Why nothing more is sent there; every further outcome is recorded as undelivered with this reason.
     closed: Option<String>,
@@ -237,11 +238,11 @@ struct DestinationLane<T> {
 }
 
 /// Maximum number of warnings that are printed; a backend may send one with every batch.
-const MAX_WARNINGS: usize = 3;
+const MAX_PRINTED_WARNINGS: usize = 3;
 
-impl<T> DestinationLane<T> {
-    fn new(to: T, shortfall: UndeliveredOutcomes) -> DestinationLane<T> {
-        DestinationLane { to, closed: None, done: 0, warnings: Vec::new(), shortfall }
+impl<T> DestinationState<T> {
+    fn new(to: T, shortfall: UndeliveredOutcomes) -> DestinationState<T> {
+        DestinationState { to, closed: None, done: 0, warnings: Vec::new(), shortfall }
     }
 
     fn mark_undelivered(&mut self, annotations: &[OutcomeAnnotation], reason: &str) -> anyhow::Result<()> {
@@ -254,8 +255,8 @@ impl<T> DestinationLane<T> {
 struct OutcomeDelivery {
     runtime: Runtime,
     interrupts: InterruptSignals,
-    phoenix: Option<DestinationLane<AnnotationUploader>>,
-    otlp: Option<DestinationLane<VerdictExporter>>,
+    phoenix: Option<DestinationState<AnnotationUploader>>,
+    otlp: Option<DestinationState<VerdictExporter>>,
     interrupted: bool,
 }
 
@@ -308,7 +309,7 @@ impl OutcomeDelivery {
         project: Option<&str>,
         annotation: Result<OutcomeAnnotation, UnplacedOutcome>,
     ) -> anyhow::Result<()> {
-        if self.otlp.as_ref().is_some_and(|lane| lane.closed.is_none() && lane.to.is_due(project)) {
+        if self.otlp.as_ref().is_some_and(|lane| lane.closed.is_none() && lane.to.must_send_before(project)) {
             self.write_otlp()?;
         }
         let Some(lane) = &mut self.otlp else { return Ok(()) };
@@ -337,7 +338,7 @@ impl OutcomeDelivery {
             }
             Some(Ok(sent)) => {
                 lane.done += sent.taken as u64;
-                let room = MAX_WARNINGS.saturating_sub(lane.warnings.len());
+                let room = MAX_PRINTED_WARNINGS.saturating_sub(lane.warnings.len());
                 lane.warnings.extend(sent.warnings.into_iter().take(room));
                 lane.shortfall.add_rejected(sent.rejected as u64, &sent.reasons)?;
             }

@@ -34,9 +34,9 @@ struct UndeliveredLine<'l> {
 }
 
 /// Maximum number of outcomes on the terminal; a destination that is down leaves thousands.
-const SHOWN: usize = 10;
+const MAX_PRINTED_OUTCOMES: usize = 10;
 /// Number of buffered bytes after which the file is written.
-const WRITE_EVERY: usize = 1 << 20;
+const WRITE_THRESHOLD_BYTES: usize = 1 << 20;
 
 impl UndeliveredOutcomes {
     /// Creates an empty list. Removes the file of an earlier export, since this export writes every outcome again.
@@ -49,7 +49,7 @@ impl UndeliveredOutcomes {
     /// Records one undelivered outcome.
     pub(super) fn add(&mut self, subject: &OutcomeReference, reason: &str) -> anyhow::Result<()> {
         self.count += 1;
-        if self.shown.len() < SHOWN {
+        if self.shown.len() < MAX_PRINTED_OUTCOMES {
             self.shown.push(format!("not written to {}: {subject}: {reason}", self.to));
         }
         self.write(Some(subject), reason)
@@ -60,7 +60,7 @@ impl UndeliveredOutcomes {
     pub(super) fn add_rejected(&mut self, outcomes: u64, reasons: &[String]) -> anyhow::Result<()> {
         self.count += outcomes;
         for reason in reasons {
-            if self.shown.len() < SHOWN {
+            if self.shown.len() < MAX_PRINTED_OUTCOMES {
                 self.shown.push(format!("not taken over OTLP: {reason}"));
             }
             self.write(None, reason)?;
@@ -74,7 +74,7 @@ impl UndeliveredOutcomes {
             None => self.log.insert(AppendLog::open(&self.path)?),
         };
         log.add(&UndeliveredLine { to: self.to, subject, reason })?;
-        if log.buffered_bytes() > WRITE_EVERY {
+        if log.buffered_bytes() > WRITE_THRESHOLD_BYTES {
             log.write()?;
         }
         Ok(())

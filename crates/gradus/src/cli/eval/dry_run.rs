@@ -9,7 +9,7 @@ use gradus_eval::runner::{CostEstimator, JudgePanel};
 use super::super::CommandExit;
 use super::super::sources::print_diagnostic;
 use super::arguments::EvalArguments;
-use super::judge_source::SampledSource;
+use super::sampled_source::SampledSource;
 use super::settings::EvalSettings;
 use gradus_report::format_counted_noun;
 
@@ -77,7 +77,7 @@ fn print_cost_estimate(
         (Some(_), Some(total)) => writeln!(
             out,
             "About ${total:.4}, with tokens counted by length and answers of {} tokens; prompt caching can make it less.",
-            gradus_eval::runner::ANSWER_TOKENS
+            gradus_eval::runner::TYPICAL_ANSWER_TOKENS
         )?,
         (Some(panel), None) => {
             for judge in panel.judges().filter(|judge| judge.price.is_none()) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gradus_eval::evaluator::OFFLINE;
+use gradus_eval::evaluator::OFFLINE_JUDGE;
 use gradus_eval::judge::ModelJudge;
 use gradus_eval::judge_selection::{JudgeChoice, JudgeConfig, JudgeConfigError, JudgeCredentials};
 use gradus_eval::runner::{EscalationPolicy, JudgePanel, PanelError};
@@ -18,14 +18,16 @@ pub(in crate::cli) enum JudgePanelError {
     #[error(transparent)]
     Panel(#[from] PanelError),
     #[error(
-        "--judge {OFFLINE}: rules cannot vote with models, as they leave most questions open\nhint: leave it out; the rules about calls run beside every judge"
+        "--judge {OFFLINE_JUDGE}: rules cannot vote with models, as they leave most questions open\nhint: leave it out; the rules about calls run beside every judge"
     )]
     OfflineMember,
-    #[error("--repeats: the judge is {OFFLINE}, which always gives the same answer\nhint: name a model with --judge")]
+    #[error(
+        "--repeats: the judge is {OFFLINE_JUDGE}, which always gives the same answer\nhint: name a model with --judge"
+    )]
     OfflineRepeats,
-    #[error("--escalate-to: the first judge is {OFFLINE}, which has no doubts\nhint: name a model with --judge")]
+    #[error("--escalate-to: the first judge is {OFFLINE_JUDGE}, which has no doubts\nhint: name a model with --judge")]
     OfflineFirst,
-    #[error("--escalate-to {OFFLINE}: rules cannot decide what a model is unsure of\nhint: name a model")]
+    #[error("--escalate-to {OFFLINE_JUDGE}: rules cannot decide what a model is unsure of\nhint: name a model")]
     OfflineEscalation,
     #[error(
         "--base-url {url}: the judges have several providers\nhint: leave it out, and set OPENAI_BASE_URL and ANTHROPIC_BASE_URL"
@@ -77,8 +79,8 @@ impl SelectedJudges {
                 JudgeChoice::Offline { .. } => return Err(JudgePanelError::OfflineEscalation),
             }
         }
-        check_address(options, &judges)?;
-        let mut judges = count_together(judges, max_calls);
+        check_provider_addresses(options, &judges)?;
+        let mut judges = share_call_limit(judges, max_calls);
         let escalation = match options.escalate_to {
             None => None,
             Some(_) => judges.pop().map(|judge| EscalationPolicy {
@@ -94,7 +96,7 @@ impl SelectedJudges {
 }
 
 /// Refuses one address for two providers, because a key must not be sent to the wrong one.
-fn check_address(options: &JudgeOptions, judges: &[ModelJudge]) -> Result<(), JudgePanelError> {
+fn check_provider_addresses(options: &JudgeOptions, judges: &[ModelJudge]) -> Result<(), JudgePanelError> {
     let providers = || judges.iter().map(|judge| judge.client.endpoint().provider);
     match (&options.call.base_url, providers().next()) {
         (Some(_), Some(first)) if providers().any(|provider| provider != first) => {
@@ -105,7 +107,7 @@ fn check_address(options: &JudgeOptions, judges: &[ModelJudge]) -> Result<(), Ju
     }
 }
 
-fn count_together(judges: Vec<ModelJudge>, max_calls: Option<u64>) -> Vec<Arc<ModelJudge>> {
+fn share_call_limit(judges: Vec<ModelJudge>, max_calls: Option<u64>) -> Vec<Arc<ModelJudge>> {
     let mut counted: Vec<Arc<ModelJudge>> = Vec::with_capacity(judges.len());
     for mut judge in judges {
         judge.client = judge.client.with_max_calls(max_calls);

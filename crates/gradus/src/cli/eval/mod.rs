@@ -4,9 +4,9 @@
 
 mod arguments;
 mod dry_run;
-mod judge_source;
 mod judges;
 mod progress;
+mod sampled_source;
 mod session_consent;
 mod settings;
 mod stop_early;
@@ -30,7 +30,7 @@ use super::CommandExit;
 use super::baseline::{CompareError, LoadedVersion, baseline_values};
 use super::calibration_options::{CalibrationOptionError, LoadedCalibration, correct_summary};
 use super::destinations::{self, DestinationError, ReachableDestinations};
-use super::gates::gate_exit;
+use super::gates::exit_for_gates;
 use super::outputs::RunReport;
 use super::report_addition::{NoAddition, ReportAddition};
 use super::sources::{SourceReadReport, print_diagnostic};
@@ -101,7 +101,7 @@ impl<'a> PreparedRun<'a> {
         let baseline = outputs.baseline.load(&state, &settings.gates, &evaluators)?;
         let early_gates = prepare_early_gates(arguments, &settings, baseline.as_ref())?;
         let configured = settings.calibration.as_deref();
-        if early_gates.is_some() && outputs.calibration.is_given(configured) {
+        if early_gates.is_some() && outputs.calibration.has_calibration(configured) {
             return Err(CalibrationOptionError::StopEarly.into());
         }
         let panel = settings.judge.as_ref().and_then(JudgePanel::to_record);
@@ -111,7 +111,7 @@ impl<'a> PreparedRun<'a> {
 
     /// Judges all trajectories, writes the outputs, and exports the outcomes.
     pub(super) fn judge(self, addition: &mut dyn ReportAddition) -> anyhow::Result<CommandExit> {
-        or_advice(judge_prepared_run(self, addition))
+        report_file_errors(judge_prepared_run(self, addition))
     }
 
     /// Writes the outputs of a run without verdicts, for what the addition has measured (`gradus bench --no-grading`).
@@ -120,12 +120,12 @@ impl<'a> PreparedRun<'a> {
         addition: &mut dyn ReportAddition,
         stopped_because: Option<String>,
     ) -> anyhow::Result<CommandExit> {
-        or_advice(report_unjudged_run(self, addition, stopped_because))
+        report_file_errors(report_unjudged_run(self, addition, stopped_because))
     }
 }
 
 /// Prints advice if a file of a run cannot be used (a full disk, missing permissions); other errors pass through.
-fn or_advice(done: anyhow::Result<CommandExit>) -> anyhow::Result<CommandExit> {
+fn report_file_errors(done: anyhow::Result<CommandExit>) -> anyhow::Result<CommandExit> {
     done.or_else(|error| match error.downcast_ref::<RunFileError>() {
         Some(file) => {
             print_diagnostic(&file_advice(file));
@@ -153,7 +153,7 @@ fn judge_prepared_run(prepared: PreparedRun<'_>, addition: &mut dyn ReportAdditi
     let state = StateFolder::open(&settings.state_dir)?;
     let mut cache = VerdictCache::open(&state.cache_path())?;
     state.restore_cache(&mut cache)?;
-    let (mut folder, is_new) = begin_run(&state, arguments, settings)?;
+    let (mut folder, is_new) = continue_or_begin_run(&state, arguments, settings)?;
     let JudgedSources { end, read, decisions } = judge_all(arguments, settings, &folder, cache, early_gates)?;
     // A decided gate says nothing about what was not judged.
     let decided_early = decisions.as_ref().and_then(EarlyDecisions::stop_reason);
@@ -168,7 +168,7 @@ fn judge_prepared_run(prepared: PreparedRun<'_>, addition: &mut dyn ReportAdditi
         folder.record.sources = vec![source];
     }
     // The addition is saved before the manifest says `finished`: a server that shows finished runs must find both.
-    addition.keep(folder.path())?;
+    addition.save_for_report(folder.path())?;
     store_run_calibration(&folder, calibration.as_ref().map(|known| &known.file))?;
     folder.save_manifest()?;
     let mut reader = RunReader::open(&folder)?;
@@ -178,7 +178,7 @@ fn judge_prepared_run(prepared: PreparedRun<'_>, addition: &mut dyn ReportAdditi
         return Ok(CommandExit::BadInput);
     }
     // An addition such as a benchmark can have results without trajectories.
-    if summary.trajectories == 0 && end == RunTermination::Finished && !addition.is_enough() {
+    if summary.trajectories == 0 && end == RunTermination::Finished && !addition.has_own_results() {
         // An empty new run is removed. A continued run has verdicts, even if its source is gone now.
         if is_new {
             let _ = std::fs::remove_dir_all(folder.path());
@@ -205,7 +205,7 @@ fn judge_prepared_run(prepared: PreparedRun<'_>, addition: &mut dyn ReportAdditi
     }
     // An outage of the judge must not look like a passed run, even without gates. Its reason was already printed.
     let is_stopped_by_endpoint = matches!(end, RunTermination::Endpoint { .. });
-    if !is_stopped_by_endpoint && let Some(reason) = nothing_judged(&report.summary, settings) {
+    if !is_stopped_by_endpoint && let Some(reason) = find_judge_outage(&report.summary, settings) {
         print_diagnostic(&format!("the judge answered none of the questions: {reason}"));
         return Ok(if end == RunTermination::Interrupted { CommandExit::Interrupted } else { CommandExit::Unexpected });
     }
@@ -220,7 +220,7 @@ fn judge_prepared_run(prepared: PreparedRun<'_>, addition: &mut dyn ReportAdditi
     };
     let exit = match end {
         // Undecided gates take precedence for a CI job, whatever ended the run.
-        _ if gate_exit(&report.gates) == CommandExit::GateIncomplete => CommandExit::GateIncomplete,
+        _ if exit_for_gates(&report.gates) == CommandExit::GateIncomplete => CommandExit::GateIncomplete,
         RunTermination::Interrupted => CommandExit::Interrupted,
         RunTermination::Endpoint { failure, .. } if failure.error.is_fatal() => CommandExit::BadInput,
         RunTermination::Endpoint { .. } | RunTermination::EndpointDied(_) => CommandExit::Unexpected,
@@ -264,7 +264,7 @@ fn report_unjudged_run(
     record.evaluators = Vec::new();
     record.gates = settings.gates.iter().map(ToString::to_string).collect();
     let mut folder = state.create_run(record)?;
-    addition.keep(folder.path())?;
+    addition.save_for_report(folder.path())?;
     folder.record.state = if stopped_because.is_none() { RunState::Finished } else { RunState::Stopped };
     folder.record.ended = Some(folder.record.started.clone());
     folder.record.stopped_because = stopped_because;
@@ -285,7 +285,7 @@ fn report_unjudged_run(
 }
 
 /// Continues an unfinished run with the same fingerprint, or creates a new one. Returns whether it is new.
-fn begin_run(
+fn continue_or_begin_run(
     state: &StateFolder,
     arguments: &EvalArguments,
     settings: &EvalSettings,
@@ -362,7 +362,7 @@ fn judge_all(
     let mut watcher = progress::RunProgressBar::new(arguments.grading.quiet, settings.judge.is_some());
     // One thread: a call to a judge is all waiting, and handing it between threads costs more than it gains.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let sources = judge_source::SampledSource {
+    let sources = sampled_source::SampledSource {
         sources: settings.sources.clone(),
         sample: arguments.sample,
         seed: arguments.seed,
@@ -381,7 +381,7 @@ fn judge_all(
         let (read, decisions) = feeding.join().map_err(|_| anyhow::anyhow!("reading the sources broke off"))??;
         return Ok(JudgedSources { end, read, decisions: Some(decisions).filter(EarlyDecisions::is_decided) });
     }
-    let (trajectories, reading) = judge_source::start_source_reader(sources)?;
+    let (trajectories, reading) = sampled_source::start_source_reader(sources)?;
     let end = runtime.block_on(async {
         let interrupts = spawn_interrupt_listener();
         runner::run_evaluation(plan, folder, cache, trajectories, interrupts, &mut watcher).await
@@ -487,8 +487,8 @@ pub(super) fn describe_stop_reason(end: &RunTermination) -> Option<String> {
 
 /// Returns the first failure if the model gave no verdict at all: then the results are empty, and the run must not
 /// pass as judged. `None` if there is at least one verdict, or if no model was asked.
-fn nothing_judged(summary: &EvaluationSummary, settings: &EvalSettings) -> Option<String> {
-    let asked: Vec<&str> = settings.evaluators.iter().filter(|one| one.asks_a_model()).map(|one| &*one.name).collect();
+fn find_judge_outage(summary: &EvaluationSummary, settings: &EvalSettings) -> Option<String> {
+    let asked: Vec<&str> = settings.evaluators.iter().filter(|one| one.asks_model()).map(|one| &*one.name).collect();
     let of_model = || summary.metrics.iter().filter(|metric| asked.contains(&metric.name.as_str()));
     if of_model().any(|metric| metric.denominator > 0) || of_model().all(|metric| metric.failed == 0) {
         return None;
@@ -566,7 +566,7 @@ fn file_advice(error: &RunFileError) -> String {
 }
 
 /// Whether standard error is a terminal. A progress bar is drawn only then.
-fn stderr_is_seen() -> bool {
+fn is_stderr_terminal() -> bool {
     std::io::stderr().is_terminal()
 }
 

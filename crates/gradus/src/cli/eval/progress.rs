@@ -5,10 +5,10 @@ use std::time::Duration;
 use gradus_eval::runner::{ProgressWatcher, RunProgress};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::stderr_is_seen;
+use super::is_stderr_terminal;
 
 /// Time between two lines if standard error is not a terminal, such as in a CI job.
-const LOG_EVERY: Duration = Duration::from_secs(30);
+const LOG_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Progress of a run: a bar on a terminal, lines in a log, nothing with `--quiet`.
 pub(in crate::cli) struct RunProgressBar {
@@ -24,7 +24,7 @@ pub(in crate::cli) struct RunProgressBar {
 impl RunProgressBar {
     /// Creates the bar. `with_model` adds cost and calls in flight, which the offline judge does not have.
     pub(in crate::cli) fn new(quiet: bool, with_model: bool) -> RunProgressBar {
-        let bar = (!quiet && stderr_is_seen()).then(|| {
+        let bar = (!quiet && is_stderr_terminal()).then(|| {
             let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(5));
             if let Ok(style) = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg}") {
                 bar.set_style(style.progress_chars("=> "));
@@ -68,13 +68,13 @@ impl RunProgressBar {
 }
 
 impl ProgressWatcher for RunProgressBar {
-    fn tick(&mut self, progress: &RunProgress) {
+    fn on_progress(&mut self, progress: &RunProgress) {
         if let Some(bar) = &self.bar {
             bar.set_length(progress.planned);
             bar.set_position(progress.finished);
             bar.set_message(self.message(progress));
         } else if !self.quiet
-            && (progress.elapsed >= self.logged + LOG_EVERY || (progress.loading.is_some() && !self.is_loading))
+            && (progress.elapsed >= self.logged + LOG_INTERVAL || (progress.loading.is_some() && !self.is_loading))
         {
             self.logged = progress.elapsed;
             let text = self.message(progress);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use gradus_core::trajectory::ToolDefinition;
-use gradus_eval::evaluator::{Evaluator, OFFLINE};
+use gradus_eval::evaluator::{Evaluator, OFFLINE_JUDGE};
 use gradus_eval::evaluator_selection::{known_evaluators, rubric_library, select_evaluators};
 use gradus_eval::judge_selection::timeout_from_seconds;
 use gradus_eval::prompt::ToolTexts;
@@ -130,7 +130,7 @@ impl EvalSettings {
             select_evaluators(&library, &names, first.map(|judge| &**judge), !config.is_plain_text, is_strict)
                 .map_err(|error| EvalSettingsError::Evaluators { reason: error.to_string() })?;
         if let Some(panel) = &judge {
-            selection.evaluators.iter_mut().filter(|evaluator| evaluator.asks_a_model()).for_each(|evaluator| {
+            selection.evaluators.iter_mut().filter(|evaluator| evaluator.asks_model()).for_each(|evaluator| {
                 evaluator.judge = panel.name().into();
             });
         }
@@ -185,7 +185,7 @@ impl EvalSettings {
 
     /// Returns the judge as it is recorded with the run.
     pub(super) fn judge_name(&self) -> String {
-        self.judge.as_ref().map_or_else(|| OFFLINE.to_owned(), JudgePanel::name)
+        self.judge.as_ref().map_or_else(|| OFFLINE_JUDGE.to_owned(), JudgePanel::name)
     }
 
     /// Returns tool definitions and notes for prompts, which complete those in the traces.

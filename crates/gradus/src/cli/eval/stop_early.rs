@@ -25,16 +25,16 @@ use gradus_stats::sequential::{
 use tokio::sync::mpsc;
 
 use super::super::sources::SourceReadReport;
-use super::judge_source::SampledSource;
+use super::sampled_source::SampledSource;
 
 /// Probability that any gate is decided wrongly.
 const ALPHA: f64 = 0.05;
 /// Number of trajectories of the first round.
-const FIRST_ROUND: usize = 8;
+const FIRST_ROUND_TRAJECTORIES: usize = 8;
 /// Size of a round as a part of what was judged before: few runs are judged beyond a decision.
 const ROUND_DIVISOR: usize = 8;
 /// Interval at which a waiting round checks whether the run was stopped.
-const STOP_CHECK: Duration = Duration::from_millis(500);
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Why gates cannot be decided early.
 #[derive(Debug, thiserror::Error)]
@@ -126,19 +126,19 @@ impl EarlyGate {
             margin,
             max_scores: 1.0,
         };
-        early.begin(1, 1)?;
+        early.start_sequential_gate(1, 1)?;
         Ok(early)
     }
 
     /// Returns the gate for runs with at most this many judged steps.
-    fn with_longest_run(mut self, steps: usize) -> EarlyGate {
+    fn with_max_scores(mut self, steps: usize) -> EarlyGate {
         if self.of_steps {
             self.max_scores = steps.max(1) as f64;
         }
         self
     }
 
-    fn begin(&self, population: u64, gates: usize) -> Result<SequentialGate, StopEarlyError> {
+    fn start_sequential_gate(&self, population: u64, gates: usize) -> Result<SequentialGate, StopEarlyError> {
         let settings = GateSettings {
             population,
             bar: self.bar,
@@ -259,7 +259,7 @@ pub(super) struct EarlyWatcher<'w> {
 }
 
 impl ProgressWatcher for EarlyWatcher<'_> {
-    fn outcome(&mut self, line: &OutcomeLine) {
+    fn on_outcome(&mut self, line: &OutcomeLine) {
         if let Some(score) = line.score {
             let mut state = self.shared.0.lock().unwrap_or_else(PoisonError::into_inner);
             let is_gated = |(_, gate): &(usize, &EarlyGate)| gate.evaluator == *line.evaluator;
@@ -269,16 +269,16 @@ impl ProgressWatcher for EarlyWatcher<'_> {
                 scores[at].add(ScoreSum { sum: score, count: 1 });
             }
         }
-        self.inner.outcome(line);
+        self.inner.on_outcome(line);
     }
 
-    fn tick(&mut self, progress: &RunProgress) {
+    fn on_progress(&mut self, progress: &RunProgress) {
         if progress.finished >= progress.planned {
             let (state, changed) = &*self.shared;
             state.lock().unwrap_or_else(PoisonError::into_inner).settled = progress.trajectories;
             changed.notify_all();
         }
-        self.inner.tick(progress);
+        self.inner.on_progress(progress);
     }
 }
 
@@ -317,18 +317,23 @@ fn feed_rounds(
     // The thought before the answer is judged like a step.
     let judged_places = |run: &Trajectory| run.steps.len() + usize::from(run.final_thought.is_some());
     let longest = all.iter().flatten().map(judged_places).max().unwrap_or_default();
-    let gates: Vec<EarlyGate> = gates.iter().map(|gate| gate.clone().with_longest_run(longest)).collect();
+    let gates: Vec<EarlyGate> = gates.iter().map(|gate| gate.clone().with_max_scores(longest)).collect();
     let mut sums = vec![ScoreSum::default(); gates.len()];
-    let mut sequential =
-        gates.iter().map(|gate| gate.begin(population.max(1), gates.len())).collect::<Result<Vec<_>, _>>()?;
+    let mut sequential = gates
+        .iter()
+        .map(|gate| gate.start_sequential_gate(population.max(1), gates.len()))
+        .collect::<Result<Vec<_>, _>>()?;
     let mut judged = 0;
     while judged < order.len() && sequential.iter().any(|gate| gate.decision() == GateDecision::Undecided) {
-        let size = FIRST_ROUND.max(judged / ROUND_DIVISOR).min(order.len() - judged);
+        let size = FIRST_ROUND_TRAJECTORIES.max(judged / ROUND_DIVISOR).min(order.len() - judged);
         let round = &order[judged..judged + size];
         let batch: Vec<Trajectory> = round.iter().filter_map(|at| all[*at].take()).collect();
         if sender.blocking_send(batch).is_err() || !wait_until_settled(shared, (judged + size) as u64, sender) {
             // The run was stopped: what is judged by then decides nothing.
-            return Ok((read, EarlyDecisions { population, judged: judged as u64, decisions: undecided(&gates) }));
+            return Ok((
+                read,
+                EarlyDecisions { population, judged: judged as u64, decisions: undecided_gates(&gates) },
+            ));
         }
         let state = shared.0.lock().unwrap_or_else(PoisonError::into_inner);
         for at in round {
@@ -350,7 +355,7 @@ fn feed_rounds(
     Ok((read, EarlyDecisions { population, judged: judged as u64, decisions }))
 }
 
-fn undecided(gates: &[EarlyGate]) -> Vec<EarlyDecision> {
+fn undecided_gates(gates: &[EarlyGate]) -> Vec<EarlyDecision> {
     let undecided = |gate: &EarlyGate| EarlyDecision {
         decision: GateDecision::Undecided,
         value: None,
@@ -372,7 +377,7 @@ fn wait_until_settled(
         if sender.is_closed() {
             return false;
         }
-        let (next, _) = changed.wait_timeout(state, STOP_CHECK).unwrap_or_else(PoisonError::into_inner);
+        let (next, _) = changed.wait_timeout(state, STOP_CHECK_INTERVAL).unwrap_or_else(PoisonError::into_inner);
         state = next;
     }
     true
@@ -388,12 +393,12 @@ mod tests {
         let bar = if is_mirrored { 1.0 - bar } else { bar };
         let values = GateValues::Share;
         EarlyGate { text, evaluator, is_mirrored, bar, scale, of_steps: true, values, margin: 0.0, max_scores: 1.0 }
-            .with_longest_run(longest)
+            .with_max_scores(longest)
     }
 
     /// Decides over all runs, given as right steps and steps.
     fn decide(gate: &EarlyGate, runs: &[(u32, u32)]) -> GateDecision {
-        let mut observer = gate.begin(runs.len() as u64, 1).expect("good settings");
+        let mut observer = gate.start_sequential_gate(runs.len() as u64, 1).expect("good settings");
         for (right, steps) in runs {
             let scores = ScoreSum { sum: f64::from(*right), count: *steps };
             observer.observe(gate.observation(scores)).expect("a value from 0 to 1");

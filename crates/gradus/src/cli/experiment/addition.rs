@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use gradus_core::visible::printable_line;
-use gradus_eval::evaluator::SIMULATOR;
+use gradus_eval::evaluator::SIMULATOR_JUDGE;
 use gradus_eval::outcome::OutcomeKind;
 use gradus_eval::report::{GateResult, MetricResult, RunReader, TrialMetricNames};
 use gradus_report::junit::{JunitSettings, build_measured_status};
@@ -17,9 +17,9 @@ use super::super::report_addition::ReportAddition;
 use crate::experiment_report::ExperimentReport;
 
 /// Maximum number of failed trials that are printed one by one.
-const MAX_SHOWN: usize = 10;
+const MAX_SHOWN_FAILURES: usize = 10;
 /// Maximum width of a column; longer cells are cut.
-const MAX_WIDTH: usize = 40;
+const MAX_COLUMN_WIDTH: usize = 40;
 
 /// An `ExperimentReport` in every output.
 pub(in crate::cli) struct ExperimentAddition {
@@ -47,15 +47,15 @@ impl ReportAddition for ExperimentAddition {
         self.report.trials.get(position).map(|trial| format!("{} trial {}", trial.item_id, trial.trial))
     }
 
-    fn keep(&self, folder: &Path) -> anyhow::Result<()> {
+    fn save_for_report(&self, folder: &Path) -> anyhow::Result<()> {
         self.report.save(folder).with_context(|| folder.display().to_string())
     }
 
-    fn is_enough(&self) -> bool {
+    fn has_own_results(&self) -> bool {
         true
     }
 
-    fn explain(&self, gate: &mut GateResult) {
+    fn refine_gate_reason(&self, gate: &mut GateResult) {
         self.report.explain_gate(gate);
     }
 
@@ -89,7 +89,7 @@ impl ReportAddition for ExperimentAddition {
         if !failed.is_empty() {
             writeln!(out, "\n## Failed trials\n")?;
         }
-        for trial in failed.iter().take(MAX_SHOWN) {
+        for trial in failed.iter().take(MAX_SHOWN_FAILURES) {
             let reasons = ExperimentReport::list_failures(trial).join("; ");
             writeln!(
                 out,
@@ -99,8 +99,8 @@ impl ReportAddition for ExperimentAddition {
                 escape_markdown_cell(&reasons)
             )?;
         }
-        if failed.len() > MAX_SHOWN {
-            writeln!(out, "- {} more", failed.len() - MAX_SHOWN)?;
+        if failed.len() > MAX_SHOWN_FAILURES {
+            writeln!(out, "- {} more", failed.len() - MAX_SHOWN_FAILURES)?;
         }
         Ok(())
     }
@@ -176,7 +176,7 @@ impl ReportAddition for ExperimentAddition {
                 "explanation": ExperimentReport::list_failures(trial).join("; "),
                 "evidence": [],
                 "reason": verdict.is_none().then_some("a check could not be made: the agent sent no spans"),
-                "judge": SIMULATOR,
+                "judge": SIMULATOR_JUDGE,
                 "rubric_hash": "",
                 "tokens": null,
                 "cost_usd": null,
@@ -204,17 +204,17 @@ impl ReportAddition for ExperimentAddition {
         if !failed.is_empty() {
             writeln!(out, "\n{BOLD}Failed trials{BOLD:#}")?;
         }
-        for trial in failed.iter().take(MAX_SHOWN) {
+        for trial in failed.iter().take(MAX_SHOWN_FAILURES) {
             writeln!(out, "  {RED}{}{RED:#} {DIM}trial {}{DIM:#}", printable_line(&trial.item_id), trial.trial)?;
             for reason in ExperimentReport::list_failures(trial) {
                 writeln!(out, "    {}", printable_line(&reason))?;
             }
         }
-        if failed.len() > MAX_SHOWN {
-            let more = failed.len() - MAX_SHOWN;
+        if failed.len() > MAX_SHOWN_FAILURES {
+            let more = failed.len() - MAX_SHOWN_FAILURES;
             writeln!(out, "  {DIM}{more} more in {}/trials.jsonl{DIM:#}", printable_line(&self.report.folder))?;
         }
-        for note in list_notes(&self.report) {
+        for note in list_caveats(&self.report) {
             writeln!(out, "{RED}note:{RED:#} {note}")?;
         }
         writeln!(out)
@@ -222,9 +222,9 @@ impl ReportAddition for ExperimentAddition {
 }
 
 /// Lists caveats that a reader of the numbers must know.
-fn list_notes(report: &ExperimentReport) -> Vec<String> {
+fn list_caveats(report: &ExperimentReport) -> Vec<String> {
     let mut notes = Vec::new();
-    let unchecked = report.unchecked_trials() as u64;
+    let unchecked = report.unchecked_trial_count() as u64;
     if unchecked > 0 {
         notes.push(format!(
             "{} sent no spans, so tool calls could not be checked, and the trial did not pass; hint: let the agent export to OTEL_EXPORTER_OTLP_ENDPOINT",
@@ -249,7 +249,7 @@ fn list_notes(report: &ExperimentReport) -> Vec<String> {
 
 /// Numbers are right-aligned. Widths are counted in characters.
 fn print_table(table: &ReportTable, out: &mut dyn Write) -> io::Result<()> {
-    let shown = |cell: &str| -> String { printable_line(cell).chars().take(MAX_WIDTH).collect() };
+    let shown = |cell: &str| -> String { printable_line(cell).chars().take(MAX_COLUMN_WIDTH).collect() };
     let rows: Vec<Vec<String>> = table.rows.iter().map(|row| row.iter().map(|cell| shown(cell)).collect()).collect();
     let width = |at: usize| {
         let cells = rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count());

@@ -142,7 +142,7 @@ impl ExperimentFolder {
                     plan.requests.entry(id).or_insert(digest);
                 }
             }
-            _ => remove_if_there(&path.join(JOURNAL_FILE)).map_err(io)?,
+            _ => remove_if_exists(&path.join(JOURNAL_FILE)).map_err(io)?,
         }
         if choice.is_fresh
             && let Err(error) = fs::remove_dir_all(path.join(".collector"))
@@ -245,7 +245,7 @@ fn read_journal(path: &Path) -> io::Result<(AttemptMap, bool)> {
     Ok((attempts, is_cut))
 }
 
-fn remove_if_there(path: &Path) -> io::Result<()> {
+fn remove_if_exists(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),

@@ -34,7 +34,7 @@ pub(super) enum AgentRequestError {
 }
 
 /// Headers that every request has.
-const OWN_HEADERS: [&str; 5] = ["content-type", "content-length", "host", "traceparent", "baggage"];
+const RESERVED_HEADERS: [&str; 5] = ["content-type", "content-length", "host", "traceparent", "baggage"];
 
 const DEFAULT_TEMPLATE: &str = r#"{"request": "{request}", "messages": "{messages}"}"#;
 
@@ -120,7 +120,7 @@ impl AgentRequest {
             let name = name.trim();
             let parsed = HeaderName::from_bytes(name.as_bytes())
                 .map_err(|_| refuse(format!("{name:?} is no name of a header")))?;
-            if OWN_HEADERS.contains(&parsed.as_str()) {
+            if RESERVED_HEADERS.contains(&parsed.as_str()) {
                 return Err(refuse(format!("{name} is set by Gradus")));
             }
             let value = fill_variables(value.trim(), &read_variable)

@@ -95,7 +95,7 @@ pub(super) fn run_experiment_command(arguments: &ExperimentArguments) -> anyhow:
     };
     let mut addition = ExperimentAddition { report };
     if let Some(stop) = stopped {
-        let mut exit = stop_exit(&stop);
+        let mut exit = exit_for_stop(&stop);
         // Trials that were finished are reported, without grading.
         if !addition.report.trials.is_empty() {
             exit = exit.unless_undecided(run.report_without_judging(&mut addition, Some(stop.to_string()))?);
@@ -138,7 +138,7 @@ fn run_trials(
     attempts: &mut AttemptMap,
 ) -> anyhow::Result<TrialsOutcome> {
     let schedule = TrialSchedule { items: &prepared.items, trials: arguments.trials, jobs: prepared.jobs };
-    let left = schedule.remaining(attempts).len();
+    let left = schedule.remaining_attempts(attempts).len();
     if !attempts.is_empty() {
         let done = format_counted_noun(attempts.len() as u64, "trial is", "trials are");
         print_diagnostic(&format!("continuing in {}: {done} done, {left} left", folder.path().display()));
@@ -174,7 +174,7 @@ fn run_trials(
             }),
             AgentChoice::Http { request, .. } => ExperimentAgent::Http {
                 request: request.clone(),
-                client: gradus_http::http_client().build()?,
+                client: gradus_http::http_client_builder().build()?,
                 timeout: prepared.timeout,
             },
         };
@@ -200,7 +200,7 @@ fn run_trials(
             Some(setup) => match setup.run(&surroundings).await {
                 Ok(group) => Some(group),
                 Err(error) => {
-                    finish_exit_action(&exit_action).await;
+                    run_exit_action(&exit_action).await;
                     return Ok(Err(error.into()));
                 }
             },
@@ -210,7 +210,7 @@ fn run_trials(
         if let (Some(collector), AgentChoice::Http { span_wait, .. }, true) = (&collector, &prepared.agent, left > 0) {
             wait_for_spans(collector, left as u64, *span_wait).await;
         }
-        finish_exit_action(&exit_action).await;
+        run_exit_action(&exit_action).await;
         drop(setup);
         if let Some(collector) = collector {
             collector.stop().await;
@@ -233,7 +233,7 @@ fn run_trials(
 }
 
 /// Runs the action that a signal would run before the end.
-async fn finish_exit_action(exit_action: &ExitActionSlot) {
+async fn run_exit_action(exit_action: &ExitActionSlot) {
     if let Some(action) = exit_action.take() {
         action.await;
     }
@@ -242,18 +242,18 @@ async fn finish_exit_action(exit_action: &ExitActionSlot) {
 /// Waits until spans of the last answers have arrived: SDKs export in batches, every five seconds by default. It ends
 /// early when there are at least as many spans as answers and no more of them come.
 async fn wait_for_spans(collector: &RunningServer, expected: u64, wait: Duration) {
-    const STEP: Duration = Duration::from_millis(100);
+    const SPAN_POLL_INTERVAL: Duration = Duration::from_millis(100);
     /// Time without new spans after which every batch of a default SDK has arrived.
-    const QUIET: Duration = Duration::from_millis(5_500);
+    const QUIET_PERIOD: Duration = Duration::from_millis(5_500);
     let begun = Instant::now();
     let (mut seen, mut changed) = (collector.stored_span_count(), Instant::now());
     while begun.elapsed() < wait {
-        tokio::time::sleep(STEP).await;
+        tokio::time::sleep(SPAN_POLL_INTERVAL).await;
         let now = collector.stored_span_count();
         if now != seen {
             (seen, changed) = (now, Instant::now());
         }
-        if seen >= expected && changed.elapsed() >= QUIET {
+        if seen >= expected && changed.elapsed() >= QUIET_PERIOD {
             return;
         }
     }
@@ -265,7 +265,7 @@ fn setup_variables(folder: &ExperimentFolder, collector: Option<&RunningServer>)
     variables
 }
 
-fn stop_exit(stop: &ExperimentStop) -> CommandExit {
+fn exit_for_stop(stop: &ExperimentStop) -> CommandExit {
     match stop {
         ExperimentStop::Interrupted => CommandExit::Interrupted,
         ExperimentStop::AgentMissing { .. } => CommandExit::BadInput,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use gradus_dataset::{DatasetError, DatasetItem, read_dataset};
-use gradus_host::child_environment::find_invalid_name;
+use gradus_host::child_environment::find_invalid_variable_name;
 
 use super::arguments::ExperimentArguments;
 use super::experiment_plan::ExperimentPlan;
@@ -17,7 +17,7 @@ use crate::cli::eval::{EvalSettingsError, GradingOptions};
 use crate::config::{ConfigError, ConfigFile, EnvironmentVariables};
 
 /// Maximum time limit, about three years in seconds: `Duration::from_secs_f64` panics on values that do not fit.
-const MAX_SECONDS: f64 = 1e8;
+const MAX_TRIAL_SECONDS: f64 = 1e8;
 
 /// Why an experiment cannot begin; printed as one line, exit code 2.
 #[derive(Debug, thiserror::Error)]
@@ -80,7 +80,7 @@ impl PreparedExperiment {
                 return Err(ExperimentPlanError::EmptyCommand { option });
             }
         }
-        if let Some(name) = find_invalid_name(&arguments.pass_env) {
+        if let Some(name) = find_invalid_variable_name(&arguments.pass_env) {
             return Err(ExperimentPlanError::VariableName { name: name.to_owned() });
         }
         let mut items = read_dataset(&arguments.dataset)?;
@@ -149,7 +149,7 @@ impl PreparedExperiment {
 
 fn parse_seconds(option: &'static str, seconds: f64) -> Result<Duration, ExperimentPlanError> {
     match seconds.is_finite() && seconds > 0.0 {
-        true => Ok(Duration::from_secs_f64(seconds.min(MAX_SECONDS))),
+        true => Ok(Duration::from_secs_f64(seconds.min(MAX_TRIAL_SECONDS))),
         false => Err(ExperimentPlanError::Seconds { option }),
     }
 }

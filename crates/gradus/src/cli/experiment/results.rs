@@ -87,7 +87,7 @@ fn assess_attempt(
     if !has_spans {
         trajectories.push(trajectory_without_spans(item, attempt, experiment_id));
     }
-    let main = find_main(&trajectories);
+    let main = find_main_trajectory(&trajectories);
     let main = &mut trajectories[main];
     let is_blank = |text: &Option<String>| text.as_deref().is_none_or(|text| text.trim().is_empty());
     if is_blank(&main.query) {
@@ -138,7 +138,7 @@ fn assess_attempt(
 }
 
 /// Finds the trajectory of the agent itself: of those that no other agent called, the first with most steps.
-fn find_main(trajectories: &[Trajectory]) -> usize {
+fn find_main_trajectory(trajectories: &[Trajectory]) -> usize {
     let rank = |one: &Trajectory| (one.parent_trajectory_id.is_none(), one.steps.len());
     let mut main = 0;
     for (at, one) in trajectories.iter().enumerate() {

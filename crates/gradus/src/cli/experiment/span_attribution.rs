@@ -26,13 +26,13 @@ pub(super) struct AttributedTraces {
 /// Reads the store of the collector. Traces are separated before they are assembled, so that a session id that
 /// several trials share does not join them.
 pub(super) fn attribute_traces(collector: &Path, attempts: &AttemptMap) -> io::Result<AttributedTraces> {
-    if !collector.join(gradus_store::FILE_NAME).is_file() {
+    if !collector.join(gradus_store::DATABASE_FILE_NAME).is_file() {
         return Ok(AttributedTraces::default());
     }
-    let mut traces = TraceKeys::from_attempts(attempts);
+    let mut traces = TrialsByTrace::from_attempts(attempts);
     let mut exports: Vec<Vec<u8>> = Vec::new();
     visit_received_exports(collector, &mut |export| {
-        traces.learn(export, attempts);
+        traces.add_export_spans(export, attempts);
         exports.push(export.to_vec());
     })?;
     let mut by_trial: BTreeMap<&TrialKey, Vec<u8>> = BTreeMap::new();
@@ -64,21 +64,21 @@ pub(super) fn attribute_traces(collector: &Path, attempts: &AttemptMap) -> io::R
 
 /// The trial of each trace, as far as it is known.
 #[derive(Debug, Default)]
-struct TraceKeys {
+struct TrialsByTrace {
     keys: HashMap<TraceId, TrialKey>,
     span_counts: HashMap<TraceId, u64>,
 }
 
-impl TraceKeys {
-    fn from_attempts(attempts: &AttemptMap) -> TraceKeys {
+impl TrialsByTrace {
+    fn from_attempts(attempts: &AttemptMap) -> TrialsByTrace {
         let keys = attempts.iter().filter_map(|(key, attempt)| {
             let id = u128::from_str_radix(attempt.trace_id.as_deref()?, 16).ok()?;
             Some((TraceId(id), key.clone()))
         });
-        TraceKeys { keys: keys.collect(), span_counts: HashMap::new() }
+        TrialsByTrace { keys: keys.collect(), span_counts: HashMap::new() }
     }
 
-    fn learn(&mut self, export: &[u8], attempts: &AttemptMap) {
+    fn add_export_spans(&mut self, export: &[u8], attempts: &AttemptMap) {
         let limits = RecordLimits::default();
         // A record that cannot be decoded is ignored here; the assembler reports it as a defect.
         let _ = read_export(export, &limits, &mut |record| {
@@ -88,7 +88,7 @@ impl TraceKeys {
             if let Ok(span) = decode_span(record.body, &record.scope.resource, &record.scope.name, &limits) {
                 *self.span_counts.entry(span.trace_id).or_default() += 1;
                 let mut lists = [&span.attributes, &span.resource.attributes].into_iter();
-                if let Some(key) = lists.find_map(|attributes| read_key(attributes, attempts)) {
+                if let Some(key) = lists.find_map(|attributes| read_trial_key(attributes, attempts)) {
                     self.keys.entry(span.trace_id).or_insert(key);
                 }
             }
@@ -99,7 +99,7 @@ impl TraceKeys {
 
 /// Reads item and trial from attributes. `gradus.attempt.id` must be that of the attempt that counts: spans of an
 /// attempt that was killed do not belong to the one that replaced it.
-fn read_key(attributes: &AttributeList<'_>, attempts: &AttemptMap) -> Option<TrialKey> {
+fn read_trial_key(attributes: &AttributeList<'_>, attempts: &AttemptMap) -> Option<TrialKey> {
     let item = attributes.get_text("gradus.item.id")?;
     let trial = match attributes.get("gradus.trial")? {
         AttributeValue::Int(number) => u32::try_from(*number).ok()?,

@@ -37,7 +37,7 @@ pub(super) struct TrialSchedule<'a> {
 impl TrialSchedule<'_> {
     /// Returns item indexes and trials that are not done yet. They are ordered by trial, so that an interrupted
     /// experiment has about as many attempts at every item.
-    pub(super) fn remaining(&self, attempts: &AttemptMap) -> Vec<(usize, u32)> {
+    pub(super) fn remaining_attempts(&self, attempts: &AttemptMap) -> Vec<(usize, u32)> {
         let all = (0..self.trials).flat_map(|trial| (0..self.items.len()).map(move |at| (at, trial)));
         all.filter(|(at, trial)| !attempts.contains_key(&(self.items[*at].id.clone(), *trial))).collect()
     }
@@ -55,7 +55,7 @@ impl TrialSchedule<'_> {
         let mut has_worked = attempts.values().any(|attempt| attempt.end != TrialEnd::NotStarted);
         let shared: HashMap<usize, Arc<DatasetItem>> =
             self.items.iter().enumerate().map(|(at, item)| (at, Arc::new(item.clone()))).collect();
-        let mut waiting = self.remaining(attempts).into_iter();
+        let mut waiting = self.remaining_attempts(attempts).into_iter();
         let mut running: JoinSet<Result<AttemptOutcome, AttemptError>> = JoinSet::new();
         loop {
             while running.len() < self.jobs && !stop.load(Ordering::Relaxed) {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use gradus_core::trajectory::{RecordedAnnotation, Trajectory, TrajectoryStep};
 use gradus_eval::calibration::{CalibrationFile, JudgeCalibration, read_run_calibration};
-use gradus_eval::evaluator::{OFFLINE, RULES, SIMULATOR};
+use gradus_eval::evaluator::{OFFLINE_JUDGE, RULES_JUDGE, SIMULATOR_JUDGE};
 use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
 use gradus_eval::report::RunReader;
 use gradus_eval::run::{RunFileError, RunFolder, StateFolder};
@@ -19,15 +19,15 @@ use super::ExportArguments;
 use crate::config::{ConfigFile, EnvironmentVariables};
 
 /// Why nothing can be exported.
-pub(super) enum InputError {
+pub(super) enum ExportInputError {
     /// An error of the user's input, as it is printed.
     Rejected(String),
     Unexpected(anyhow::Error),
 }
 
-impl From<RunFileError> for InputError {
+impl From<RunFileError> for ExportInputError {
     fn from(error: RunFileError) -> Self {
-        InputError::Unexpected(error.into())
+        ExportInputError::Unexpected(error.into())
     }
 }
 
@@ -42,8 +42,8 @@ pub(super) struct GradedInput {
 }
 
 impl GradedInput {
-    pub(super) fn load(arguments: &ExportArguments) -> Result<GradedInput, InputError> {
-        let rejected = |message: String| InputError::Rejected(message);
+    pub(super) fn load(arguments: &ExportArguments) -> Result<GradedInput, ExportInputError> {
+        let rejected = |message: String| ExportInputError::Rejected(message);
         if arguments.min_precision.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
             return Err(rejected("--min-precision: expected a share between 0 and 1".to_owned()));
         }
@@ -67,7 +67,7 @@ impl GradedInput {
                 continue;
             }
             let run = name.strip_prefix(RUN_PREFIX).unwrap_or(name);
-            let id = find_run_id(&state, run).map_err(|error| rejected(describe_name(name, error)))?;
+            let id = find_run_id(&state, run).map_err(|error| rejected(describe_run_name_error(name, error)))?;
             folders.push(state.read_run(&id)?);
         }
         match folders.len() {
@@ -93,27 +93,27 @@ fn is_source(name: &str) -> bool {
         && (name == "-" || name.contains("://") || name.starts_with("store:") || Path::new(name).exists())
 }
 
-fn describe_name(name: &str, error: RunNameError) -> String {
+fn describe_run_name_error(name: &str, error: RunNameError) -> String {
     match error {
         RunNameError::NotFound => format!("{name}: no such file, source or run; `gradus runs` lists the runs"),
         RunNameError::Ambiguous { count } => format!("{count} runs begin with {name:?}; give more of the id"),
     }
 }
 
-fn load_sources(arguments: &ExportArguments) -> Result<GradedInput, InputError> {
+fn load_sources(arguments: &ExportArguments) -> Result<GradedInput, ExportInputError> {
     let places = StateLocations {
         config: arguments.config.as_deref(),
         state_dir: arguments.state_dir.as_deref(),
         ..StateLocations::default()
     };
     let sources = arguments.which.resolve(&arguments.inputs, places);
-    let sources = sources.map_err(|error| InputError::Rejected(error.to_string()))?;
+    let sources = sources.map_err(|error| ExportInputError::Rejected(error.to_string()))?;
     let mut runs = Vec::new();
     let report = sources.read(&mut |_, trajectory| {
         runs.push(GradedRun { trajectory, verdicts: Vec::new() });
         Ok(())
     });
-    let report = report.map_err(InputError::Unexpected)?;
+    let report = report.map_err(ExportInputError::Unexpected)?;
     let failed_exit = Some(report.command_exit(runs.len())).filter(|exit| *exit != CommandExit::Pass);
     Ok(GradedInput {
         runs: GradedRuns::new(runs),
@@ -126,10 +126,10 @@ fn load_sources(arguments: &ExportArguments) -> Result<GradedInput, InputError> 
 
 /// Loads the trajectories of runs with their verdicts. A run stores only the beginning of long results and no tools,
 /// so the trajectories are read from the sources again.
-fn load_runs(arguments: &ExportArguments, folders: Vec<RunFolder>) -> Result<GradedInput, InputError> {
+fn load_runs(arguments: &ExportArguments, folders: Vec<RunFolder>) -> Result<GradedInput, ExportInputError> {
     if arguments.which != SourceOptions::default() {
         let message = "options about which traces are for sources; a run has the traces that it was made of";
-        return Err(InputError::Rejected(message.to_owned()));
+        return Err(ExportInputError::Rejected(message.to_owned()));
     }
     let mut input = GradedInput {
         runs: GradedRuns::default(),
@@ -144,7 +144,7 @@ fn load_runs(arguments: &ExportArguments, folders: Vec<RunFolder>) -> Result<Gra
         let mut reader = RunReader::open(&folder)?;
         check_evaluators(arguments, &reader)?;
         let mut judged = load_judged(arguments, &mut reader, &mut used)?;
-        let mut found = read_again(arguments, &folder, &mut judged)?;
+        let mut found = reload_full_trajectories(arguments, &folder, &mut judged)?;
         if !judged.is_empty() {
             print_diagnostic(&format!(
                 "run {}: left out {} trajectories: their sources are gone or have changed, and the run keeps only the \
@@ -154,7 +154,7 @@ fn load_runs(arguments: &ExportArguments, folders: Vec<RunFolder>) -> Result<Gra
             ));
         }
         if let Some(bench) =
-            BenchReport::of_run(folder.path()).map_err(|error| InputError::Rejected(error.to_string()))?
+            BenchReport::load_from_run(folder.path()).map_err(|error| ExportInputError::Rejected(error.to_string()))?
         {
             found.iter_mut().for_each(|run| replace_with_truth(run, &bench, &mut used));
         }
@@ -181,13 +181,13 @@ fn load_judged(
     arguments: &ExportArguments,
     reader: &mut RunReader,
     used: &mut UsedVerdicts,
-) -> Result<BTreeMap<String, GradedRun>, InputError> {
+) -> Result<BTreeMap<String, GradedRun>, ExportInputError> {
     let trust = LabelTrust::load(arguments, reader)?;
     let mut judged = BTreeMap::new();
     reader.visit_trajectories(|trajectory, outcomes| {
         let mut verdicts = Vec::new();
-        for outcome in outcomes.iter().filter(|outcome| is_wanted(arguments, outcome)) {
-            let calibration = trust.calibration_of(outcome);
+        for outcome in outcomes.iter().filter(|outcome| is_selected_outcome(arguments, outcome)) {
+            let calibration = trust.find_calibration(outcome);
             if !trust.meets_precision_bar(outcome, calibration, arguments.min_precision) {
                 continue;
             }
@@ -203,11 +203,11 @@ fn load_judged(
 }
 
 /// Takes from `judged` the trajectories that the sources of the run still have unchanged, in full.
-fn read_again(
+fn reload_full_trajectories(
     arguments: &ExportArguments,
     folder: &RunFolder,
     judged: &mut BTreeMap<String, GradedRun>,
-) -> Result<Vec<GradedRun>, InputError> {
+) -> Result<Vec<GradedRun>, ExportInputError> {
     let places = StateLocations {
         config: arguments.config.as_deref(),
         state_dir: arguments.state_dir.as_deref(),
@@ -219,7 +219,7 @@ fn read_again(
         return Ok(Vec::new());
     }
     let sources = SourceOptions::default().resolve(&names, places);
-    let sources = sources.map_err(|error| InputError::Rejected(error.to_string()))?;
+    let sources = sources.map_err(|error| ExportInputError::Rejected(error.to_string()))?;
     let mut found = Vec::new();
     let read = sources.read(&mut |_, trajectory| {
         let is_same =
@@ -229,7 +229,7 @@ fn read_again(
         }
         Ok(())
     });
-    read.map_err(InputError::Unexpected)?;
+    read.map_err(ExportInputError::Unexpected)?;
     Ok(found)
 }
 
@@ -255,19 +255,19 @@ fn replace_with_truth(run: &mut GradedRun, bench: &BenchReport, used: &mut UsedV
     }
     let source = VerdictSource {
         evaluator: TRUTH.to_owned(),
-        judge: SIMULATOR.to_owned(),
+        judge: SIMULATOR_JUDGE.to_owned(),
         expected_noise_of_good: Some(0.0),
         expected_noise_of_bad: Some(0.0),
         ..VerdictSource::default()
     };
-    used.insert((TRUTH.to_owned(), SIMULATOR.to_owned(), String::new()), source);
+    used.insert((TRUTH.to_owned(), SIMULATOR_JUDGE.to_owned(), String::new()), source);
     let verdict = |(step, (is_right, note)): (&TrajectoryStep, (bool, String))| RunVerdict {
         evaluator: TRUTH.to_owned(),
         step_index: Some(step.index),
         label: if is_right { "right" } else { "wrong" }.to_owned(),
         score: Some(f64::from(u8::from(is_right))),
         explanation: (!note.is_empty()).then_some(note),
-        judge: SIMULATOR.to_owned(),
+        judge: SIMULATOR_JUDGE.to_owned(),
         rubric_hash: String::new(),
         can_confirm: true,
     };
@@ -277,10 +277,10 @@ fn replace_with_truth(run: &mut GradedRun, bench: &BenchReport, used: &mut UsedV
 /// The name of what the benchmark knows for certain.
 const TRUTH: &str = "truth";
 
-fn check_evaluators(arguments: &ExportArguments, reader: &RunReader) -> Result<(), InputError> {
+fn check_evaluators(arguments: &ExportArguments, reader: &RunReader) -> Result<(), ExportInputError> {
     let known: Vec<&str> = reader.record.evaluators.iter().map(|one| one.name.as_str()).collect();
     match arguments.evaluators.iter().find(|name| !known.contains(&name.as_str())) {
-        Some(name) => Err(InputError::Rejected(format!(
+        Some(name) => Err(ExportInputError::Rejected(format!(
             "--evaluators: run {} has no {name:?}; it has {}",
             reader.record.run_id,
             known.join(", ")
@@ -289,7 +289,7 @@ fn check_evaluators(arguments: &ExportArguments, reader: &RunReader) -> Result<(
     }
 }
 
-fn is_wanted(arguments: &ExportArguments, outcome: &OutcomeLine) -> bool {
+fn is_selected_outcome(arguments: &ExportArguments, outcome: &OutcomeLine) -> bool {
     outcome.outcome == OutcomeKind::Scored
         && (arguments.evaluators.is_empty() || arguments.evaluators.iter().any(|name| **name == *outcome.evaluator))
 }
@@ -297,7 +297,7 @@ fn is_wanted(arguments: &ExportArguments, outcome: &OutcomeLine) -> bool {
 fn run_verdict(arguments: &ExportArguments, outcome: &OutcomeLine) -> RunVerdict {
     // That no rule found a fault does not make a step right, unless the user says that this rule is what counts.
     let is_named = arguments.evaluators.iter().any(|name| **name == *outcome.evaluator);
-    let is_rule = matches!(&*outcome.judge, OFFLINE | RULES);
+    let is_rule = matches!(&*outcome.judge, OFFLINE_JUDGE | RULES_JUDGE);
     RunVerdict {
         evaluator: outcome.evaluator.to_string(),
         step_index: outcome.step_index,
@@ -316,22 +316,22 @@ struct LabelTrust {
 }
 
 impl LabelTrust {
-    fn load(arguments: &ExportArguments, reader: &RunReader) -> Result<LabelTrust, InputError> {
+    fn load(arguments: &ExportArguments, reader: &RunReader) -> Result<LabelTrust, ExportInputError> {
         let file = match &arguments.calibration {
             Some(path) => Some(CalibrationFile::read(path)),
             None => read_run_calibration(reader.calibration_path()).transpose(),
         };
-        let file = file.transpose().map_err(|error| InputError::Rejected(error.to_string()))?;
+        let file = file.transpose().map_err(|error| ExportInputError::Rejected(error.to_string()))?;
         if file.is_none() && arguments.min_precision.is_some() {
             let message = "--min-precision: the run has no calibration, so nobody knows how often its labels are \
                            right\nhint: make one with `gradus judge calibrate`, and give it with --calibration";
-            return Err(InputError::Rejected(message.to_owned()));
+            return Err(ExportInputError::Rejected(message.to_owned()));
         }
         Ok(LabelTrust { calibrations: file.map(|file| file.calibrations).unwrap_or_default() })
     }
 
     /// Finds the calibration of the judge on the rubric that gave this outcome.
-    fn calibration_of(&self, outcome: &OutcomeLine) -> Option<&JudgeCalibration> {
+    fn find_calibration(&self, outcome: &OutcomeLine) -> Option<&JudgeCalibration> {
         self.calibrations.iter().find(|one| {
             *one.evaluator == *outcome.evaluator
                 && *one.rubric_hash == *outcome.rubric_hash

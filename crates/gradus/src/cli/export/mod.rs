@@ -21,7 +21,7 @@ use gradus_report::format_counted_noun;
 use super::CommandExit;
 use super::sources::{SourceOptions, print_diagnostic};
 use export_file::ExportFile;
-use graded_input::{GradedInput, InputError};
+use graded_input::{ExportInputError, GradedInput};
 use parquet_folder::{ParquetFolderError, PendingFolder, write_parquet_folder};
 use scrubbed_rows::{RowScrubber, ScrubbedRows, SurvivingSecret};
 
@@ -49,8 +49,8 @@ pub(super) struct ExportArguments {
     #[arg(long, value_enum, default_value_t = AtifOption::V1_7)]
     atif_version: AtifOption,
     /// For sft, the runs to imitate: good (judged, and no verdict is bad), success (reached their goal), or all.
-    #[arg(long, value_enum, default_value_t = SelectOption::Good, help_heading = "Which rows")]
-    select: SelectOption,
+    #[arg(long, value_enum, default_value_t = RunSelectionOption::Good, help_heading = "Which rows")]
+    select: RunSelectionOption,
     /// Use only verdicts of these evaluators, with commas between [default: all of the run].
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "Which rows")]
     evaluators: Vec<String>,
@@ -129,7 +129,7 @@ enum AtifOption {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum SelectOption {
+enum RunSelectionOption {
     Good,
     Success,
     All,
@@ -165,8 +165,8 @@ impl ExportFormat {
 pub(super) fn run_export_command(arguments: &ExportArguments) -> anyhow::Result<CommandExit> {
     let input = match GradedInput::load(arguments) {
         Ok(input) => input,
-        Err(InputError::Rejected(message)) => return Ok(reject_export_input(&message)),
-        Err(InputError::Unexpected(error)) => return Err(error),
+        Err(ExportInputError::Rejected(message)) => return Ok(reject_export_input(&message)),
+        Err(ExportInputError::Unexpected(error)) => return Err(error),
     };
     if input.runs.is_empty() {
         print_diagnostic("there are no trajectories to export");
@@ -185,7 +185,7 @@ pub(super) fn run_export_command(arguments: &ExportArguments) -> anyhow::Result<
         return Ok(reject_export_input(&format!("{out}: is the source; write to another file")));
     }
     let mut scrubber = arguments.scrub.then(RowScrubber::new);
-    let target = match ExportTarget::write(arguments, &input, scrubber.as_mut()) {
+    let target = match PendingExport::write(arguments, &input, scrubber.as_mut()) {
         Ok(target) => target,
         Err(ExportError::Rejected(message)) => return Ok(reject_export_input(&message)),
         Err(ExportError::Rows(error)) => {
@@ -220,7 +220,7 @@ pub(super) fn run_export_command(arguments: &ExportArguments) -> anyhow::Result<
 }
 
 /// Rows that are written to temporary files.
-struct ExportTarget {
+struct PendingExport {
     destination: ExportDestination,
     counts: TrainingCounts,
 }
@@ -237,19 +237,19 @@ enum ExportError {
     Rows(io::Error),
 }
 
-impl ExportTarget {
+impl PendingExport {
     fn write(
         arguments: &ExportArguments,
         input: &GradedInput,
         scrubber: Option<&mut RowScrubber>,
-    ) -> Result<ExportTarget, ExportError> {
+    ) -> Result<PendingExport, ExportError> {
         if arguments.format == ExportFormat::Parquet {
             let written = write_parquet_folder(arguments, input, scrubber);
             let (folder, counts) = written.map_err(|error| match error {
                 ParquetFolderError::Rows(error) => ExportError::Rows(error),
                 error => ExportError::Rejected(error.to_string()),
             })?;
-            return Ok(ExportTarget { destination: ExportDestination::Folder(folder), counts });
+            return Ok(PendingExport { destination: ExportDestination::Folder(folder), counts });
         }
         let created = ExportFile::create(&arguments.out);
         let mut file = created.map_err(|error| ExportError::Rejected(error.to_string()))?;
@@ -257,7 +257,7 @@ impl ExportTarget {
             Some(scrubber) => write_rows(arguments, &input.runs, &mut ScrubbedRows::new(&mut file, scrubber)),
             None => write_rows(arguments, &input.runs, &mut file),
         };
-        Ok(ExportTarget { destination: ExportDestination::File(file), counts: written.map_err(ExportError::Rows)? })
+        Ok(PendingExport { destination: ExportDestination::File(file), counts: written.map_err(ExportError::Rows)? })
     }
 }
 
@@ -383,12 +383,12 @@ impl From<AtifOption> for AtifVersion {
     }
 }
 
-impl From<SelectOption> for RunSelection {
-    fn from(option: SelectOption) -> Self {
+impl From<RunSelectionOption> for RunSelection {
+    fn from(option: RunSelectionOption) -> Self {
         match option {
-            SelectOption::Good => RunSelection::Good,
-            SelectOption::Success => RunSelection::Success,
-            SelectOption::All => RunSelection::All,
+            RunSelectionOption::Good => RunSelection::Good,
+            RunSelectionOption::Success => RunSelection::Success,
+            RunSelectionOption::All => RunSelection::All,
         }
     }
 }

@@ -34,7 +34,7 @@ pub(super) fn write_parquet_folder(
 ) -> Result<(PendingFolder, TrainingCounts), ParquetFolderError> {
     use std::io::BufWriter;
 
-    use gradus_export::{FlatTable, ParquetTable, write_table_rows};
+    use gradus_export::{FlatTable, ParquetTableWriter, write_table_rows};
 
     use super::export_file::new_export_file;
     use super::scrubbed_rows::ScrubbedRows;
@@ -46,7 +46,7 @@ pub(super) fn write_parquet_folder(
     let mut tables = Vec::new();
     for table in FlatTable::ALL {
         let file = BufWriter::new(new_export_file(folder).map_err(failed)?);
-        let mut rows = ParquetTable::new(table, file).map_err(failed)?;
+        let mut rows = ParquetTableWriter::new(table, file).map_err(failed)?;
         let written = match scrubber.as_deref_mut() {
             Some(scrubber) => write_table_rows(&input.runs, table, &mut ScrubbedRows::new(&mut rows, scrubber)),
             None => write_table_rows(&input.runs, table, &mut rows),

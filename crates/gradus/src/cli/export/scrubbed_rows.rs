@@ -21,7 +21,7 @@ pub(super) struct RowScrubber {
 }
 
 /// Returns the environment variables that are valid UTF-8.
-fn text_variables() -> Vec<(String, String)> {
+fn utf8_environment() -> Vec<(String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect()
@@ -40,7 +40,7 @@ impl RowScrubber {
     pub(super) fn new() -> Self {
         RowScrubber {
             scrubber: Scrubber::new(ScrubSettings::default()),
-            detector: LeakDetector::new(text_variables()),
+            detector: LeakDetector::new(utf8_environment()),
             rows: 0,
         }
     }

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use super::project_scan::{CiSystem, GITLAB_INCLUDE_PATH, ProjectScan, ProjectTools};
-use crate::config::FILE_NAME;
+use crate::config::CONFIG_FILE_NAME;
 
 /// The first dataset.
 pub(super) const DATASET_PATH: &str = "evals/dataset.jsonl";
@@ -25,7 +25,7 @@ pub(super) struct PlannedFile {
 /// Plans the files for a project.
 pub(super) fn plan_files(scan: &ProjectScan) -> Vec<PlannedFile> {
     let file = |path: &str, text: String| PlannedFile { path: path.to_owned(), text };
-    let mut files = vec![file(FILE_NAME, render_settings(scan)), file(DATASET_PATH, DATASET.to_owned())];
+    let mut files = vec![file(CONFIG_FILE_NAME, render_settings(scan)), file(DATASET_PATH, DATASET.to_owned())];
     match scan.ci {
         CiSystem::GitHub => files.push(file(GITHUB_PATH, render_github_workflow(scan))),
         CiSystem::GitLab if scan.has_gitlab_file => files.push(file(GITLAB_INCLUDE_PATH, render_gitlab_job(scan))),

@@ -33,7 +33,7 @@ const fn client(framework: AgentFramework) -> AgentFramework {
 }
 
 /// Frameworks in the order in which they are reported. Captures of most are in `fixtures/captures`.
-pub(super) const FRAMEWORKS: &[AgentFramework] = &[
+pub(super) const AGENT_FRAMEWORKS: &[AgentFramework] = &[
     python(
         "LlamaIndex",
         &["llama-index", "llama-index-core", "llama-index-workflows"],

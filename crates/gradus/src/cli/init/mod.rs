@@ -14,7 +14,7 @@ use gradus_core::visible::printable_line;
 use gradus_report::format_counted_noun;
 
 use super::{CommandExit, print_diagnostic};
-use crate::config::{ConfigError, EnvironmentVariables, FILE_NAME, TrustError, UncheckedFile};
+use crate::config::{CONFIG_FILE_NAME, ConfigError, EnvironmentVariables, TrustError, UncheckedFile};
 use file_templates::{PlannedFile, plan_files};
 use new_files::{WrittenState, write_new_file};
 use project_scan::{CiSystem, ProjectScan};
@@ -64,7 +64,7 @@ const NEXT_COMMANDS: [(&str, &str); 3] = [
 enum InitError {
     #[error("settings cannot be used: {0}; hint: correct the file, or move it away and run `gradus init` again")]
     Config(#[from] ConfigError),
-    #[error("not trusted: {FILE_NAME}: {0}; hint: name the file with --config")]
+    #[error("not trusted: {CONFIG_FILE_NAME}: {0}; hint: name the file with --config")]
     Trust(#[from] TrustError),
 }
 
@@ -97,8 +97,8 @@ pub(super) fn run_init_command(arguments: &InitArguments) -> CommandExit {
                 exit = CommandExit::BadInput;
             }
         }
-        if file.path == FILE_NAME && exit == CommandExit::Pass {
-            exit = check_settings(file);
+        if file.path == CONFIG_FILE_NAME && exit == CommandExit::Pass {
+            exit = trust_planned_settings(file);
         }
     }
     scan.hints().iter().for_each(|hint| anstream::println!("  {hint}"));
@@ -112,8 +112,8 @@ pub(super) fn run_init_command(arguments: &InitArguments) -> CommandExit {
 }
 
 /// Trusts the file if it is the one that was planned, byte for byte; otherwise reports why it cannot be used.
-fn check_settings(file: &PlannedFile) -> CommandExit {
-    let path = Path::new(FILE_NAME);
+fn trust_planned_settings(file: &PlannedFile) -> CommandExit {
+    let path = Path::new(CONFIG_FILE_NAME);
     let environment = EnvironmentVariables::read();
     let check = || -> Result<Option<String>, InitError> {
         if !path.is_file() {

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use gradus_import::{FoundSessions, find_session_folders};
 
 use super::dependency_files::{DependencyFile, read_node_file, read_python_files, read_text};
-use super::frameworks::{AgentFramework, FRAMEWORKS, PackageLanguage};
+use super::frameworks::{AGENT_FRAMEWORKS, AgentFramework, PackageLanguage};
 use crate::cli::git_folder::GitFolder;
 
 /// The file for a GitLab job if a `.gitlab-ci.yml` exists.
 pub(super) const GITLAB_INCLUDE_PATH: &str = "gradus.gitlab-ci.yml";
 /// Maximum number of variables that are named.
-const MAX_VARIABLES: usize = 10;
+const MAX_NAMED_VARIABLES: usize = 10;
 /// Files that are often the agent, in the order in which they are tried.
 const AGENT_FILES: [&str; 8] =
     ["agent.py", "src/agent.py", "app/agent.py", "main.py", "agent.ts", "src/agent.ts", "agent.js", "src/agent.js"];
@@ -138,7 +138,7 @@ impl ProjectScan {
 
 /// Returns each framework once, by the first file that has one of its packages.
 fn find_frameworks(files: &[DependencyFile], language: PackageLanguage) -> Vec<FoundFramework> {
-    let known = FRAMEWORKS.iter().filter(|framework| framework.language == language);
+    let known = AGENT_FRAMEWORKS.iter().filter(|framework| framework.language == language);
     let find = |framework: &'static AgentFramework| {
         files.iter().find_map(|file| {
             let is_there = |package: &&&str| file.packages.iter().any(|found| found == **package);
@@ -158,7 +158,7 @@ fn list_tracing_variables() -> Vec<String> {
         names.filter(|name| (name.starts_with("PHOENIX_") || name.starts_with("OTEL_")) && is_plain(name)).collect();
     // Phoenix's first: they decide about a section of the settings.
     names.sort_by_key(|name| (name.starts_with("OTEL_"), name.clone()));
-    names.truncate(MAX_VARIABLES);
+    names.truncate(MAX_NAMED_VARIABLES);
     names
 }
 

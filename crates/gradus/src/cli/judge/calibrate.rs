@@ -360,13 +360,17 @@ impl<'a> PreparedCalibration<'a> {
             Some(from) => Some(LabelDraw::new(&self.population, from.sampling, from.seed)?),
             None => None,
         };
-        let calibration = self.build(&merged, draw.as_ref().zip(drawn_from));
+        let calibration = self.build_judge_calibration(&merged, draw.as_ref().zip(drawn_from));
         save_calibration(&self.arguments.output, &calibration)?;
         self.print(&calibration)?;
         Ok(CommandExit::Pass)
     }
 
-    fn build(&self, merged: &MergedLabels, draw: Option<(&LabelDraw, DrawnFrom)>) -> JudgeCalibration {
+    fn build_judge_calibration(
+        &self,
+        merged: &MergedLabels,
+        draw: Option<(&LabelDraw, DrawnFrom)>,
+    ) -> JudgeCalibration {
         let has_label: HashSet<usize> =
             merged.truths.keys().chain(&merged.disputed).chain(&merged.undecided).copied().collect();
         let drawn = draw.map(|(draw, from)| DrawnCases {

@@ -16,7 +16,7 @@ use anyhow::Context as _;
 use gradus_eval::run::{StateFolder, VerdictCache};
 use gradus_eval::runner::RunTermination;
 use gradus_judge_test::case_file::write_case_line;
-use gradus_judge_test::case_plan::{CasePlan, CasePlanSettings, NoReplay, plan_cases};
+use gradus_judge_test::case_plan::{AcceptAllFlaws, CasePlan, CasePlanSettings, plan_cases};
 use gradus_judge_test::judge_comparison::compare_judges;
 use gradus_judge_test::judge_figures::measure_judge;
 use gradus_judge_test::right_run::{RightRun, UnusableRun};
@@ -54,7 +54,7 @@ pub(super) fn run_judge_test_command(arguments: &JudgeTestArguments) -> anyhow::
     let plan_settings = CasePlanSettings { cases: arguments.cases, seed: arguments.seed };
     let plan = match &mut bench {
         Some(bench) => plan_cases(&runs, &settings.tested, plan_settings, bench),
-        None => plan_cases(&runs, &settings.tested, plan_settings, &mut NoReplay),
+        None => plan_cases(&runs, &settings.tested, plan_settings, &mut AcceptAllFlaws),
     };
     for (name, count) in &plan.shortages {
         let cases = format_counted_noun(*count as u64, "case", "cases");

@@ -23,7 +23,7 @@ pub(super) struct LabelSession {
 
 /// A line of the file.
 #[derive(Serialize, Deserialize)]
-struct SessionLine {
+struct LabelSessionLine {
     trajectory_id: String,
     step_index: Option<u32>,
     /// `undecided` if the person could not decide; `removed` if the label was taken back.
@@ -56,9 +56,9 @@ impl LabelSession {
         };
         let mut session = LabelSession { path, draw, labels: Vec::new() };
         for (line, number) in text.lines().zip(1_u64..) {
-            let Ok(line) = serde_json::from_str::<SessionLine>(line) else { continue };
+            let Ok(line) = serde_json::from_str::<LabelSessionLine>(line) else { continue };
             if line.draw == draw {
-                session.take(line, number);
+                session.apply_line(line, number);
             }
         }
         Ok(session)
@@ -100,7 +100,7 @@ impl LabelSession {
     }
 
     fn append(&mut self, trajectory_id: &str, step_index: Option<u32>, label: &str, labeller: &str) -> io::Result<()> {
-        let line = SessionLine {
+        let line = LabelSessionLine {
             trajectory_id: trajectory_id.to_owned(),
             step_index,
             label: label.to_owned(),
@@ -116,11 +116,11 @@ impl LabelSession {
         text.push(b'\n');
         file.write_all(&text)?;
         file.sync_data()?;
-        self.take(line, 0);
+        self.apply_line(line, 0);
         Ok(())
     }
 
-    fn take(&mut self, line: SessionLine, number: u64) {
+    fn apply_line(&mut self, line: LabelSessionLine, number: u64) {
         self.labels.retain(|known| {
             (&known.trajectory_id, known.step_index, &known.labeller)
                 != (&line.trajectory_id, line.step_index, &line.labeller)

@@ -131,7 +131,7 @@ impl FoundServer {
                 count => format!("running, {count} models"),
             },
             ProbeFinding::Loading => "loading its model".to_owned(),
-            ProbeFinding::WantsKey => "wants a key".to_owned(),
+            ProbeFinding::KeyRequired => "wants a key".to_owned(),
             ProbeFinding::OtherService { answer } => {
                 format!("something else listens there ({})", printable_line(answer))
             }
@@ -141,7 +141,7 @@ impl FoundServer {
     }
 
     /// Whether anything listens at the address.
-    pub(in crate::cli) fn is_there(&self) -> bool {
+    pub(in crate::cli) fn has_listener(&self) -> bool {
         self.finding != ProbeFinding::NotRunning
     }
 
@@ -183,7 +183,7 @@ fn servers_as_json(found: &[FoundServer]) -> serde_json::Value {
                     ("running", server.or(found.expected), models.as_slice())
                 }
                 ProbeFinding::Loading => ("loading", found.expected, [].as_slice()),
-                ProbeFinding::WantsKey => ("wants_key", found.expected, [].as_slice()),
+                ProbeFinding::KeyRequired => ("wants_key", found.expected, [].as_slice()),
                 ProbeFinding::OtherService { .. } => ("other_service", None, [].as_slice()),
                 ProbeFinding::Silent => ("silent", None, [].as_slice()),
                 ProbeFinding::NotRunning => ("not_running", found.expected, [].as_slice()),

@@ -138,7 +138,7 @@ impl PrintedPlan<'_> {
         }
         if needed.total > outlook.judged_cases {
             let reach =
-                outlook.least_half_width().map(|half| format!(", which give about {half:.2}")).unwrap_or_default();
+                outlook.min_half_width().map(|half| format!(", which give about {half:.2}")).unwrap_or_default();
             let judged = format_counted_noun(outlook.judged_cases, "verdict", "verdicts");
             writeln!(out, "{BOLD}Out of reach in this run:{BOLD:#} it has {judged}{reach}. Judge more runs.")?;
         }

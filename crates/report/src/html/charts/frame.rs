@@ -6,10 +6,10 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 use crate::html::svg::{Svg, TextAnchor};
 
 /// Approximate width of a character of chart text, used to cut labels, because text cannot be measured here.
-const CHARACTER: f64 = 7.4;
+const CHARACTER_WIDTH: f64 = 7.4;
 /// Height of the axis below the rows: numbers and title.
-const AXIS: f64 = 40.0;
-const TOP: f64 = 8.0;
+const AXIS_HEIGHT: f64 = 40.0;
+const TOP_MARGIN: f64 = 8.0;
 
 /// The two sizes in which every chart is drawn.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +45,7 @@ impl ChartFrame {
             ChartSize::Wide => "chart wide",
             ChartSize::Narrow => "chart narrow",
         };
-        Svg::new(class, self.width, self.bottom() + AXIS, label)
+        Svg::new(class, self.width, self.bottom() + AXIS_HEIGHT, label)
     }
 
     /// The position of a share of the axis, clamped to the plot.
@@ -60,11 +60,11 @@ impl ChartFrame {
             ChartSize::Wide => self.row_height / 2.0,
             ChartSize::Narrow => self.row_height - 16.0,
         };
-        TOP + row as f64 * self.row_height + below
+        TOP_MARGIN + row as f64 * self.row_height + below
     }
 
     fn bottom(&self) -> f64 {
-        TOP + self.rows as f64 * self.row_height
+        TOP_MARGIN + self.rows as f64 * self.row_height
     }
 
     /// The name of a row: left of the plot, or above the bar in the narrow size.
@@ -109,7 +109,7 @@ impl ChartFrame {
         let bottom = self.bottom();
         for (share, text) in ticks {
             let x = self.share_to_x(*share);
-            svg.line(if *share == 0.0 { "axis" } else { "grid" }, (x, TOP), (x, bottom + 4.0));
+            svg.line(if *share == 0.0 { "axis" } else { "grid" }, (x, TOP_MARGIN), (x, bottom + 4.0));
             // In the narrow size there is no room left of the plot, so the first label begins at its side.
             let anchor = if *share == 0.0 && self.left < 10.0 { TextAnchor::Start } else { TextAnchor::Middle };
             let x = if matches!(anchor, TextAnchor::Start) { x - 3.0 } else { x };
@@ -121,7 +121,7 @@ impl ChartFrame {
 
 /// Cuts a text to about `width` pixels, with an ellipsis. Wide characters (CJK, emoji) count twice.
 pub(super) fn fit_chart_text(text: &str, width: f64) -> String {
-    let columns = (width / CHARACTER).max(1.0) as usize;
+    let columns = (width / CHARACTER_WIDTH).max(1.0) as usize;
     if text.width() <= columns {
         return text.to_owned();
     }

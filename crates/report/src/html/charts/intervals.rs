@@ -38,7 +38,7 @@ impl AxisRange {
 }
 
 /// Draws a bar from 0 for each value, with its 95 % interval as a whisker and the thresholds of gates as marks.
-pub fn interval_bars(rows: &[IntervalBar], ends: AxisRange, axis: &str, label: &str) -> ResponsiveChart {
+pub fn draw_interval_bars(rows: &[IntervalBar], ends: AxisRange, axis: &str, label: &str) -> ResponsiveChart {
     let draw = |size| {
         let frame = ChartFrame::new(size, rows.len());
         let mut svg = frame.start_svg(label);

@@ -11,7 +11,7 @@ mod strip;
 mod timeline;
 
 pub use bars::{BarAxis, ChartBar, draw_bar_chart};
-pub use intervals::{AxisRange, IntervalBar, interval_bars};
+pub use intervals::{AxisRange, IntervalBar, draw_interval_bars};
 pub use strip::draw_segment_strip;
 pub use timeline::{ThresholdBand, TimelinePoint, TimelineScale, draw_timeline, round_step};
 

@@ -62,8 +62,8 @@ fn shares_stay_inside() {
             });
         }
     }
-    assert_both_inside(&interval_bars(&rows, AxisRange::PERCENT, "share (%)", "scores"));
-    assert_both_inside(&interval_bars(&[], AxisRange::PERCENT, "share (%)", "scores"));
+    assert_both_inside(&draw_interval_bars(&rows, AxisRange::PERCENT, "share (%)", "scores"));
+    assert_both_inside(&draw_interval_bars(&[], AxisRange::PERCENT, "share (%)", "scores"));
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_chart_of_intervals() {
             ..IntervalBar::default()
         },
     ];
-    let chart = interval_bars(&rows, AxisRange::PERCENT, "score (% of judged)", "Scores");
+    let chart = draw_interval_bars(&rows, AxisRange::PERCENT, "score (% of judged)", "Scores");
     insta::assert_snapshot!("intervals_wide", element_lines(&chart.wide));
     insta::assert_snapshot!("intervals_narrow", element_lines(&chart.narrow));
 }
@@ -137,7 +137,7 @@ fn a_chart_of_differences_has_bars_on_both_sides() {
         note: format!("{value:+.2}"),
     };
     let ends = AxisRange { low: -0.5, high: 0.5, format: |value| format!("{value:+.2}") };
-    let chart = interval_bars(&[row("worse", -0.25), row("better", 0.25)], ends, "difference", "Differences");
+    let chart = draw_interval_bars(&[row("worse", -0.25), row("better", 0.25)], ends, "difference", "Differences");
     insta::assert_snapshot!(element_lines(&chart.wide));
 }
 

@@ -100,7 +100,7 @@ struct TimelinePlot {
     bottom: f64,
 }
 
-const TOP: f64 = 10.0;
+const TOP_MARGIN: f64 = 10.0;
 
 impl TimelinePlot {
     fn share_to_x(&self, share: f64) -> f64 {
@@ -108,7 +108,7 @@ impl TimelinePlot {
     }
 
     fn value_to_y(&self, value: f64) -> f64 {
-        self.bottom - self.scale.axis_fraction(value).clamp(0.0, 1.0) * (self.bottom - TOP)
+        self.bottom - self.scale.axis_fraction(value).clamp(0.0, 1.0) * (self.bottom - TOP_MARGIN)
     }
 }
 
@@ -136,13 +136,13 @@ pub fn draw_timeline(
         draw_axes(&mut svg, &plot, ticks);
         for band in bands {
             let y = plot.value_to_y(band.threshold);
-            let (from, to) = if band.is_below { (y, plot.bottom) } else { (TOP, y) };
+            let (from, to) = if band.is_below { (y, plot.bottom) } else { (TOP_MARGIN, y) };
             svg.rect("alarm", plot.left, from, plot.right - plot.left, to - from);
             svg.line("gate", (plot.left, y), (plot.right, y));
             for (from, to) in &band.fired {
                 // Minimum width, so that a short range is visible.
                 let from = plot.share_to_x(*from).min(plot.right - 2.0);
-                svg.rect("fired", from, TOP, (plot.share_to_x(*to) - from).max(2.0), plot.bottom - TOP);
+                svg.rect("fired", from, TOP_MARGIN, (plot.share_to_x(*to) - from).max(2.0), plot.bottom - TOP_MARGIN);
             }
         }
         draw_points(&mut svg, &plot, points);

@@ -35,18 +35,18 @@ pub struct FailureExampleView {
 }
 
 /// Maximum number of groups that are shown unfolded.
-const FEW_GROUPS: usize = 10;
+const MAX_UNFOLDED_GROUPS: usize = 10;
 /// Maximum number of examples of a group, and maximum characters of their requests, which are only for recognition.
 const MAX_EXAMPLES: usize = 2;
 const MAX_REQUEST_CHARS: usize = 100;
 
 impl FailureGroupsView {
     pub fn first(&self) -> &[FailureGroupView] {
-        &self.rows[..self.rows.len().min(FEW_GROUPS)]
+        &self.rows[..self.rows.len().min(MAX_UNFOLDED_GROUPS)]
     }
 
     pub fn rest(&self) -> &[FailureGroupView] {
-        self.rows.get(FEW_GROUPS..).unwrap_or_default()
+        self.rows.get(MAX_UNFOLDED_GROUPS..).unwrap_or_default()
     }
 
     pub fn from_summary(summary: &EvaluationSummary) -> FailureGroupsView {

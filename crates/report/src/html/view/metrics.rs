@@ -1,21 +1,21 @@
 //! The metrics as cards, a chart and a table. Questions without a verdict are shown next to every value, since they
 //! are not part of it.
 
-use gradus_eval::evaluator::SIMULATOR;
+use gradus_eval::evaluator::SIMULATOR_JUDGE;
 use gradus_eval::evaluator::{GAVE_UP, OUTCOME};
 use gradus_eval::report::{EvaluationSummary, GateResult, MetricResult};
 use gradus_stats::interval::ConfidenceInterval;
 
 use super::text;
 use crate::html::charts::{
-    AxisRange, BarFill, BarSegment, IntervalBar, ResponsiveChart, draw_segment_strip, interval_bars,
+    AxisRange, BarFill, BarSegment, IntervalBar, ResponsiveChart, draw_interval_bars, draw_segment_strip,
 };
 use crate::html::number;
 use crate::html::svg::Svg;
-use crate::measured_of;
+use crate::measured_population;
 use crate::metric_text::{
     find_outcome, format_calibration, format_coverage, format_flagged_counts, format_outcome_counts, format_rule_flags,
-    format_unasked_counts,
+    format_unjudged_counts,
 };
 use crate::number_text::format_count;
 
@@ -80,7 +80,7 @@ impl MetricsView {
             outcome: find_outcome(summary).map(format_outcome_counts).map(|counts| text::format_display_line(&counts)),
             flagged: format_flagged_counts(summary),
             has_gates: rows.iter().any(|row| row.value.is_some() && !row.bars.is_empty()),
-            chart: interval_bars(
+            chart: draw_interval_bars(
                 &rows,
                 AxisRange::PERCENT,
                 "score (% of judged)",
@@ -125,7 +125,7 @@ fn build_interval_bar(metric: &MetricResult, gates: &[GateResult]) -> IntervalBa
     match MetricEstimate::from_metric(metric) {
         MetricEstimate::Nothing => row.note = "nothing was judged".to_owned(),
         MetricEstimate::Flags(flags) => row.note = flags,
-        MetricEstimate::Mean(value, _) if metric.judge == SIMULATOR => row.note = number::format_score(value),
+        MetricEstimate::Mean(value, _) if metric.judge == SIMULATOR_JUDGE => row.note = number::format_score(value),
         MetricEstimate::Mean(value, _) => row.note = format!("mean score {}", number::format_score(value)),
         MetricEstimate::Share(value, interval) => {
             row.value = Some(value);
@@ -171,8 +171,8 @@ impl MetricCard {
                 (format!("{:.1}", 100.0 * share), "%", of, interval.map(number::format_percent_interval))
             }
             MetricEstimate::Mean(mean, interval) => {
-                let of =
-                    measured_of(metric).unwrap_or_else(|| format!("mean score of {} judged", format_count(judged)));
+                let of = measured_population(metric)
+                    .unwrap_or_else(|| format!("mean score of {} judged", format_count(judged)));
                 (number::format_score(mean), "", of, interval.map(number::format_score_interval))
             }
         };
@@ -202,7 +202,7 @@ impl MetricCard {
                 .then(|| text::format_display_line(&metric.judge)),
             value,
             unit,
-            coverage: if is_flags { format_unasked_counts(metric) } else { format_coverage(metric) },
+            coverage: if is_flags { format_unjudged_counts(metric) } else { format_coverage(metric) },
             count: if unit == "%" || is_flags { of.clone() } else { format!("{} judged", format_count(judged)) },
             of,
             interval,

@@ -9,7 +9,7 @@ pub mod metrics;
 pub mod tables;
 mod tools;
 
-use gradus_eval::evaluator::{OFFLINE, SIMULATOR};
+use gradus_eval::evaluator::{OFFLINE_JUDGE, SIMULATOR_JUDGE};
 use gradus_eval::outcome::OutcomeKind;
 use gradus_eval::report::{EvaluationSummary, GateResult, MetricResult};
 
@@ -18,7 +18,7 @@ use super::text::{self, DisplayText};
 use crate::number_text::{format_count, format_counted_noun};
 
 /// Maximum number of sources that are shown unfolded.
-const FEW_SOURCES: usize = 4;
+const MAX_UNFOLDED_SOURCES: usize = 4;
 /// Maximum rows of any list; the rest is left out with a note. It bounds the size of the page.
 const MAX_ROWS: usize = 100;
 
@@ -83,10 +83,10 @@ impl ReportView {
             is_running: false,
             stopped_because: summary.stopped_because.as_deref().map(text::format_display_block),
             judge: text::format_display_line(&summary.judge),
-            is_offline: summary.judge == OFFLINE,
+            is_offline: summary.judge == OFFLINE_JUDGE,
             started: format_minute(&summary.started),
             ended: summary.ended.as_deref().map(format_minute),
-            sources: sources.by_ref().take(FEW_SOURCES).collect(),
+            sources: sources.by_ref().take(MAX_UNFOLDED_SOURCES).collect(),
             more_sources: sources.collect(),
             omitted_sources: format_omitted(summary.sources.len()),
             trajectories: format_count(summary.trajectories),
@@ -94,7 +94,7 @@ impl ReportView {
             shortened: (summary.shortened > 0).then(|| format_counted_noun(summary.shortened, "answer", "answers")),
             gates: gates.iter().map(gates::GateView::from_result).collect(),
             metrics: metrics::MetricsView::from_summary(summary, gates),
-            is_judged: (summary.metrics.iter()).any(|metric| metric.denominator > 0 && metric.judge != SIMULATOR),
+            is_judged: (summary.metrics.iter()).any(|metric| metric.denominator > 0 && metric.judge != SIMULATOR_JUDGE),
             is_left_open: summary.metrics.iter().any(|metric| metric.asked_count() > metric.denominator),
             tools: tools::ToolUseView::from_tool_uses(&summary.tools),
             failure_groups: failure_groups::FailureGroupsView::from_summary(summary),

@@ -23,8 +23,8 @@ pub(super) async fn deliver_with_retries(target: &AlertTarget, notice: &AlertNot
                 health.record_success(target);
                 return;
             }
-            Err(DeliveryFailure::ForGood { reason }) => break reason,
-            Err(DeliveryFailure::ForNow { reason, retry_after }) => (reason, retry_after),
+            Err(DeliveryFailure::Permanent { reason }) => break reason,
+            Err(DeliveryFailure::Transient { reason, retry_after }) => (reason, retry_after),
         };
         health.record_failure(target, &reason, false);
         let pause = compute_retry_delay(settings, attempts, retry_after);
@@ -71,7 +71,7 @@ async fn post_to(shared: &DeliveryContext, url: &WebhookUrl, body: &Json) -> Res
         return webhook::post_webhook(&shared.http, url, body).await;
     }
     let checked = shared.settings.guard.check_target(url).await;
-    checked.map_err(|refusal| DeliveryFailure::for_now(refusal.to_string()))?;
+    checked.map_err(|refusal| DeliveryFailure::transient(refusal.to_string()))?;
     webhook::post_webhook(&shared.guarded_http, url, body).await
 }
 

@@ -22,7 +22,7 @@ pub(super) async fn run_alert_command(
     timeout: Duration,
 ) -> Result<(), DeliveryFailure> {
     let Some((program, arguments)) = words.split_first() else {
-        return Err(DeliveryFailure::ForGood { reason: "no command".to_owned() });
+        return Err(DeliveryFailure::Permanent { reason: "no command".to_owned() });
     };
     let mut command = Command::new(program);
     command
@@ -40,19 +40,19 @@ pub(super) async fn run_alert_command(
         .kill_on_drop(true);
     let mut child = command.spawn().map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound | std::io::ErrorKind::PermissionDenied => {
-            DeliveryFailure::ForGood { reason: error.to_string() }
+            DeliveryFailure::Permanent { reason: error.to_string() }
         }
-        _ => DeliveryFailure::for_now(error.to_string()),
+        _ => DeliveryFailure::transient(error.to_string()),
     })?;
     let group = CommandProcessGroup::from_child(&child);
     let finished = tokio::time::timeout(timeout, feed_and_wait(&mut child, notice.to_json(base_url).to_string())).await;
     let status = match finished {
-        Ok(status) => status.map_err(|error| DeliveryFailure::for_now(error.to_string()))?,
-        Err(_) => return Err(DeliveryFailure::for_now(format!("not done after {timeout:?}"))),
+        Ok(status) => status.map_err(|error| DeliveryFailure::transient(error.to_string()))?,
+        Err(_) => return Err(DeliveryFailure::transient(format!("not done after {timeout:?}"))),
     };
     // The program has ended and its process id may be reused: the guard must not kill that group any more.
     std::mem::forget(group);
-    if status.success() { Ok(()) } else { Err(DeliveryFailure::for_now(status.to_string())) }
+    if status.success() { Ok(()) } else { Err(DeliveryFailure::transient(status.to_string())) }
 }
 
 /// Builds environment variables with the notice, for scripts that do not parse JSON. The names are part of the

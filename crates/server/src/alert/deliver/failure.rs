@@ -6,13 +6,13 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) enum DeliveryFailure {
     /// Worth another attempt. `retry_after` is the `Retry-After` of the response, if it had one.
-    ForNow { reason: String, retry_after: Option<Duration> },
+    Transient { reason: String, retry_after: Option<Duration> },
     /// Another attempt would fail in the same way, so the notice is given up at once.
-    ForGood { reason: String },
+    Permanent { reason: String },
 }
 
 impl DeliveryFailure {
-    pub(super) fn for_now(reason: impl Into<String>) -> DeliveryFailure {
-        DeliveryFailure::ForNow { reason: reason.into(), retry_after: None }
+    pub(super) fn transient(reason: impl Into<String>) -> DeliveryFailure {
+        DeliveryFailure::Transient { reason: reason.into(), retry_after: None }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::attempt::attempt_delivery;
 use super::failure::DeliveryFailure;
-use super::{DeliveryContext, DeliverySettings, StartError, log_notice};
+use super::{DeliveryContext, DeliverySettings, DispatcherStartError, log_notice};
 use crate::alert::notice::AlertNotice;
 use crate::alert::target::AlertTarget;
 
@@ -20,7 +20,7 @@ pub async fn deliver_test_notice(
     notice: &AlertNotice,
     targets: &[AlertTarget],
     settings: DeliverySettings,
-) -> Result<Vec<TestDelivery>, StartError> {
+) -> Result<Vec<TestDelivery>, DispatcherStartError> {
     let context = DeliveryContext::new(settings)?;
     let mut results = Vec::new();
     for target in targets {
@@ -30,7 +30,7 @@ pub async fn deliver_test_notice(
                 None
             }
             target => attempt_delivery(target, notice, &context).await.err().map(|failure| match failure {
-                DeliveryFailure::ForNow { reason, .. } | DeliveryFailure::ForGood { reason } => reason,
+                DeliveryFailure::Transient { reason, .. } | DeliveryFailure::Permanent { reason } => reason,
             }),
         };
         results.push(TestDelivery { target: target.clone(), failure });

@@ -302,6 +302,6 @@ async fn no_reason_names_the_address() {
         let url = WebhookUrl::parse(&format!("http://me:secret@{host}/secret?token=secret")).expect("an address");
         let failed = webhook::post_webhook(&http, &url, &Json::Null).await.expect_err("nobody there");
         assert!(!format!("{failed:?}").contains("secret"), "{failed:?}");
-        assert!(matches!(failed, crate::alert::deliver::failure::DeliveryFailure::ForNow { .. }), "{failed:?}");
+        assert!(matches!(failed, crate::alert::deliver::failure::DeliveryFailure::Transient { .. }), "{failed:?}");
     }
 }

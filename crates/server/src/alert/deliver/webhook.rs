@@ -13,12 +13,12 @@ use crate::alert::target::WebhookUrl;
 
 /// The client that all webhooks share. `timeout` bounds one request from connecting to the end of the response.
 pub(super) fn build_webhook_client(timeout: Duration) -> reqwest::Result<reqwest::Client> {
-    gradus_http::http_client().timeout(timeout).build()
+    gradus_http::http_client_builder().timeout(timeout).build()
 }
 
 /// A client for addresses that were entered on the page. It uses no proxy, which would resolve names without the guard.
 pub(super) fn build_guarded_client(timeout: Duration, guard: TargetGuard) -> reqwest::Result<reqwest::Client> {
-    gradus_http::http_client().timeout(timeout).no_proxy().dns_resolver(Arc::new(guard)).build()
+    gradus_http::http_client_builder().timeout(timeout).no_proxy().dns_resolver(Arc::new(guard)).build()
 }
 
 /// Any 2xx is a success. Redirects are permanent failures. Everything else is retried, 404 as well: a receiver that is
@@ -28,7 +28,7 @@ pub(super) async fn post_webhook(http: &reqwest::Client, url: &WebhookUrl, body:
     let response = request.send().await.map_err(|error| {
         // The address is a secret, and `reqwest` errors contain it.
         let error = error.without_url();
-        DeliveryFailure::for_now(if error.is_timeout() {
+        DeliveryFailure::transient(if error.is_timeout() {
             "no answer in time".to_owned()
         } else {
             gradus_http::root_cause(&error)
@@ -39,8 +39,8 @@ pub(super) async fn post_webhook(http: &reqwest::Client, url: &WebhookUrl, body:
     match status.as_u16() {
         200..=299 => Ok(()),
         300..=399 => {
-            Err(DeliveryFailure::ForGood { reason: format!("{reason}: it sends us elsewhere; check the address") })
+            Err(DeliveryFailure::Permanent { reason: format!("{reason}: it sends us elsewhere; check the address") })
         }
-        _ => Err(DeliveryFailure::ForNow { reason, retry_after: gradus_http::retry_after(response.headers()) }),
+        _ => Err(DeliveryFailure::Transient { reason, retry_after: gradus_http::retry_after(response.headers()) }),
     }
 }

@@ -20,7 +20,7 @@ use crate::caller::{RequestCaller, RequiredScope};
 use crate::demo_load::DemoLoadStatus;
 use crate::demo_traces;
 use crate::evaluators::find_evaluator_title;
-use crate::http_error::{ApiError, run_store_query};
+use crate::http_error::{ApiError, run_short_query};
 use crate::own_address::find_own_address;
 use crate::start_status::{StartStage, StartStatus};
 use crate::state::ServerState;
@@ -117,8 +117,12 @@ impl StartStageView {
                 StartStageView::Graded(GradedView {
                     counts,
                     project: text::format_display_line(&graded.project),
-                    href: loaded_trace::step_address(&graded.trace_id.to_string(), Some(&graded.trajectory_id), None),
-                    verdicts: match graded.wrong_count {
+                    href: loaded_trace::format_step_url(
+                        &graded.trace_id.to_string(),
+                        Some(&graded.trajectory_id),
+                        None,
+                    ),
+                    verdicts: match graded.flagged_verdict_count {
                         0 => format!("{} verdicts, none of them wrong", format_whole_number(graded.verdict_count)),
                         wrong => format!(
                             "{} verdicts, {} of them wrong",
@@ -173,7 +177,7 @@ pub(super) async fn render_start_status(
     State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
 ) -> Result<Response, PageError> {
-    Ok(run_store_query(&server, move |server| {
+    Ok(run_short_query(&server, move |server| {
         let part = StartStatusPart::new(server, &StartStatus::load(server)?);
         Ok(render::respond_with_fragment(&part, &headers))
     })

@@ -33,7 +33,7 @@ const BATCH_BYTES: usize = 4 << 20;
 /// attributes.
 const BATCH_CELLS: usize = 1 << 18;
 /// The content type of Arrow tables in both directions.
-pub(super) const CONTENT_KIND: &str = "application/x-pandas-arrow";
+pub(super) const ARROW_CONTENT_TYPE: &str = "application/x-pandas-arrow";
 
 /// The columns of a table with the narrowest types that fit all rows so far.
 struct ArrowTableSchema {
@@ -45,7 +45,7 @@ struct ArrowTableSchema {
 
 /// Writes the rows of a query as an Arrow stream. The stream begins with the types of all columns, so all rows are
 /// found first and spooled to disk.
-pub(super) fn write_frame(
+pub(super) fn write_arrow_frame(
     server: &ServerState,
     query: &SpanQuery,
     bounds: &SpanQueryBounds,
@@ -84,7 +84,7 @@ pub(super) fn write_frame(
     if !batch.rows.is_empty() {
         sink.write(&batch.drain_to_message(&shape));
     }
-    sink.write(&write::END);
+    sink.write(&write::END_OF_STREAM);
     Ok(())
 }
 

@@ -88,10 +88,10 @@ const MAX_DEPTH: usize = 16;
 /// stream becomes sixteen bytes in memory, so columns multiply memory.
 const MAX_FIELDS: usize = 100;
 /// Maximum size of a column name, which is copied.
-const MAX_NAME: usize = 4096;
+const MAX_COLUMN_NAME_BYTES: usize = 4096;
 /// `MessageHeader` of Arrow's `Message.fbs`: 1 schema, 2 dictionary batch, 3 record batch.
-const SCHEMA: u8 = 1;
-const BATCH: u8 = 3;
+const SCHEMA_MESSAGE: u8 = 1;
+const BATCH_MESSAGE: u8 = 3;
 
 /// Reads a whole stream of up to `most_rows` rows.
 pub(in crate::phoenix) fn read_arrow_stream(mut bytes: &[u8], most_rows: usize) -> Result<ArrowTable, ArrowError> {
@@ -100,14 +100,14 @@ pub(in crate::phoenix) fn read_arrow_stream(mut bytes: &[u8], most_rows: usize) 
     while let Some((message, body)) = next_message(&mut bytes)? {
         let header = message.table(2).ok_or(ArrowError::Broken("a message without content"))?;
         match (message.u8(1), &fields) {
-            (SCHEMA, None) => {
+            (SCHEMA_MESSAGE, None) => {
                 let read = parse_arrow_schema(&header)?;
                 found.metadata = parse_schema_metadata(&header);
                 let empty = |field: &ArrowField| (field.name.clone(), create_empty_column(field.kind));
                 found.columns = read.iter().map(empty).collect();
                 fields = Some(read);
             }
-            (BATCH, Some(fields)) => read_record_batch(&header, body, fields, most_rows, &mut found)?,
+            (BATCH_MESSAGE, Some(fields)) => read_record_batch(&header, body, fields, most_rows, &mut found)?,
             (2, _) => return Err(ArrowError::Unsupported("categories")),
             _ => return Err(ArrowError::Broken("messages in a wrong order")),
         }
@@ -173,7 +173,7 @@ fn parse_arrow_fields(
         let kind = parse_field_kind(&field)?;
         let children = parse_arrow_fields(&field, 5, depth + 1, left)?;
         let name = field.text(0).unwrap_or_default();
-        if name.len() > MAX_NAME {
+        if name.len() > MAX_COLUMN_NAME_BYTES {
             return Err(ArrowError::Broken("a column's name is too long"));
         }
         read.push(ArrowField { name: name.to_owned(), kind, children });
@@ -261,7 +261,7 @@ impl<'b> ArrowBatchReader<'b> {
     }
 
     /// Skips a column and its children.
-    fn pass_over(&mut self, field: &ArrowField) -> Result<(), ArrowError> {
+    fn skip_column(&mut self, field: &ArrowField) -> Result<(), ArrowError> {
         self.next_length()?;
         let own = match field.kind {
             ArrowFieldKind::Null => 0,
@@ -272,7 +272,7 @@ impl<'b> ArrowBatchReader<'b> {
         for _ in 0..own {
             self.next_buffer()?;
         }
-        field.children.iter().try_for_each(|child| self.pass_over(child))
+        field.children.iter().try_for_each(|child| self.skip_column(child))
     }
 }
 
@@ -303,14 +303,14 @@ fn read_record_batch(
             ) => {
                 numbers.extend(read_numbers(&mut parts, kind, rows)?);
             }
-            _ => parts.pass_over(field)?,
+            _ => parts.skip_column(field)?,
         }
     }
     Ok(())
 }
 
 /// Whether a row has a value, by the validity bitmap. Without a bitmap every row has one.
-fn is_there(validity: &[u8], row: usize) -> Result<bool, ArrowError> {
+fn is_value_present(validity: &[u8], row: usize) -> Result<bool, ArrowError> {
     if validity.is_empty() {
         return Ok(true);
     }
@@ -345,7 +345,7 @@ fn read_texts(
         let range = offset(row)?..offset(row + 1)?;
         let bytes = data.get(range).ok_or(ArrowError::Broken("a text lies outside"))?;
         let text = std::str::from_utf8(bytes).map_err(|_| ArrowError::Broken("a text is no UTF-8"))?;
-        texts.push(is_there(validity, row)?.then(|| text.to_owned()));
+        texts.push(is_value_present(validity, row)?.then(|| text.to_owned()));
     }
     Ok(texts)
 }
@@ -364,8 +364,8 @@ fn read_numbers(
     for row in 0..rows {
         let number = decode_column_number(data, kind, row)?;
         // pandas writes missing numbers as NaN.
-        let is_there = is_there(validity, row)? && !number.is_nan();
-        numbers.push(is_there.then_some(number));
+        let is_value_present = is_value_present(validity, row)? && !number.is_nan();
+        numbers.push(is_value_present.then_some(number));
     }
     Ok(numbers)
 }

@@ -36,7 +36,7 @@ fn written(rows: usize) -> Vec<u8> {
         (&ArrowColumnType::Float, scores.iter().map(Some).collect()),
     ];
     stream.extend(write::encode_batch_message(&batch, rows));
-    stream.extend(write::END);
+    stream.extend(write::END_OF_STREAM);
     stream
 }
 
@@ -71,7 +71,7 @@ fn two_texts() -> Vec<u8> {
     let mut stream = write::encode_schema_message(&columns, &[]);
     let column = || (&ArrowColumnType::Text, texts.iter().map(Some).collect());
     stream.extend(write::encode_batch_message(&[column(), column()], 4));
-    stream.extend(write::END);
+    stream.extend(write::END_OF_STREAM);
     stream
 }
 
@@ -94,13 +94,13 @@ fn columns_share_no_bytes() {
 fn columns_are_few_and_have_short_names() {
     let stream = |names: &[String]| {
         let columns: Vec<_> = names.iter().map(|name| (name.clone(), ArrowColumnType::Float)).collect();
-        [write::encode_schema_message(&columns, &[]), write::END.to_vec()].concat()
+        [write::encode_schema_message(&columns, &[]), write::END_OF_STREAM.to_vec()].concat()
     };
     let many: Vec<String> = (0..MAX_FIELDS).map(|number| number.to_string()).collect();
     assert_eq!(read_arrow_stream(&stream(&many), 10).unwrap().columns.len(), MAX_FIELDS);
     assert!(read_arrow_stream(&stream(&[many, vec!["more".to_owned()]].concat()), 10).is_err());
-    assert!(read_arrow_stream(&stream(&["x".repeat(MAX_NAME)]), 10).is_ok());
-    assert!(read_arrow_stream(&stream(&["x".repeat(MAX_NAME + 1)]), 10).is_err());
+    assert!(read_arrow_stream(&stream(&["x".repeat(MAX_COLUMN_NAME_BYTES)]), 10).is_ok());
+    assert!(read_arrow_stream(&stream(&["x".repeat(MAX_COLUMN_NAME_BYTES + 1)]), 10).is_err());
 }
 
 #[test]

@@ -23,17 +23,17 @@ pub(super) struct ArrowRowSpool {
 }
 
 /// Maximum size of a table. The disk is for spans.
-const MAX_BYTES: u64 = 8 << 30;
-const BUFFER: usize = 1 << 18;
+const MAX_SPOOL_BYTES: u64 = 8 << 30;
+const SPOOL_BUFFER_BYTES: usize = 1 << 18;
 
 impl ArrowRowSpool {
     /// Creates the file in the data folder, because the system's folder for temporary files may be in memory.
     pub(super) fn new(folder: &Path) -> io::Result<ArrowRowSpool> {
-        let file = BufWriter::with_capacity(BUFFER, tempfile::tempfile_in(folder)?);
+        let file = BufWriter::with_capacity(SPOOL_BUFFER_BYTES, tempfile::tempfile_in(folder)?);
         Ok(ArrowRowSpool { file, row: Vec::new(), bytes: 0 })
     }
 
-    /// Fails if the disk is full or the table exceeds [`MAX_BYTES`].
+    /// Fails if the disk is full or the table exceeds [`MAX_SPOOL_BYTES`].
     pub(super) fn add(&mut self, row: &SpooledRow) -> io::Result<()> {
         self.row.clear();
         put_number(row.index.len(), &mut self.row);
@@ -44,7 +44,7 @@ impl ArrowRowSpool {
             put_cell(cell, &mut self.row);
         }
         self.bytes += self.row.len() as u64;
-        if self.bytes > MAX_BYTES {
+        if self.bytes > MAX_SPOOL_BYTES {
             return Err(io::Error::other("a table is over 8 GB; ask for fewer spans with limit"));
         }
         self.file.write_all(&(self.row.len() as u64).to_le_bytes())?;
@@ -55,7 +55,7 @@ impl ArrowRowSpool {
     pub(super) fn read(self, mut take: impl FnMut(SpooledRow) -> bool) -> io::Result<()> {
         let mut file = self.file.into_inner().map_err(io::IntoInnerError::into_error)?;
         file.seek(SeekFrom::Start(0))?;
-        let mut file = BufReader::with_capacity(BUFFER, file);
+        let mut file = BufReader::with_capacity(SPOOL_BUFFER_BYTES, file);
         let (mut length, mut row) = ([0; 8], Vec::new());
         loop {
             match file.read_exact(&mut length) {

@@ -7,11 +7,11 @@ use super::types::ArrowColumnType;
 use crate::phoenix::dataframe_rows::DataFrameCell;
 
 /// `MetadataVersion.V5`, which is number 4.
-const VERSION: i16 = 4;
-const SCHEMA: u8 = 1;
-const BATCH: u8 = 3;
+const METADATA_VERSION: i16 = 4;
+const SCHEMA_MESSAGE: u8 = 1;
+const BATCH_MESSAGE: u8 = 3;
 /// The end of a stream: a continuation marker and a length of 0.
-pub(super) const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
+pub(super) const END_OF_STREAM: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 
 /// Encodes the first message of a stream.
 pub(super) fn encode_schema_message(columns: &[(String, ArrowColumnType)], metadata: &[(&str, String)]) -> Vec<u8> {
@@ -27,7 +27,7 @@ pub(super) fn encode_schema_message(columns: &[(String, ArrowColumnType)], metad
         FlatbufferField::Node(FlatbufferNode::List(fields)),
         FlatbufferField::Node(FlatbufferNode::List(pairs.collect())),
     ]);
-    encode_ipc_message(SCHEMA, header, &[])
+    encode_ipc_message(SCHEMA_MESSAGE, header, &[])
 }
 
 /// Builds the table `Field` of Arrow's `Schema.fbs`: name, nullable, type number, type, dictionary, children.
@@ -83,7 +83,7 @@ pub(super) fn encode_batch_message(
         FlatbufferField::Node(FlatbufferNode::Pairs(arrays.nodes)),
         FlatbufferField::Node(FlatbufferNode::Pairs(arrays.buffers)),
     ]);
-    encode_ipc_message(BATCH, header, &arrays.body)
+    encode_ipc_message(BATCH_MESSAGE, header, &arrays.body)
 }
 
 /// Returns the JSON value of a cell. JSON null and a missing cell are both null in Arrow.
@@ -98,7 +98,7 @@ fn get_cell_json(cell: Option<&DataFrameCell>) -> Option<&Value> {
 /// metadata, the body.
 fn encode_ipc_message(kind: u8, header: FlatbufferNode, body: &[u8]) -> Vec<u8> {
     let root = FlatbufferNode::Table(vec![
-        FlatbufferField::I16(VERSION),
+        FlatbufferField::I16(METADATA_VERSION),
         FlatbufferField::U8(kind),
         FlatbufferField::Node(header),
         FlatbufferField::I64(body.len() as i64),

@@ -16,7 +16,7 @@ use crate::sql::{SqlError, SqlParams};
 
 /// Runs work that waits for the server. The client has a runtime of its own, which must not be started inside of
 /// another one: some callers of the store are asynchronous.
-pub(crate) fn outside_runtime<T>(work: impl FnOnce() -> T) -> T {
+pub(crate) fn run_outside_runtime<T>(work: impl FnOnce() -> T) -> T {
     match tokio::runtime::Handle::try_current().map(|handle| handle.runtime_flavor()) {
         Ok(tokio::runtime::RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
         _ => work(),
@@ -31,7 +31,7 @@ const MAX_STATEMENTS: usize = 300;
 const MAX_BULK_ROWS: usize = 1_000;
 
 /// How long a connection may be idle before it is tested.
-const MAX_UNTRIED: Duration = Duration::from_millis(500);
+const PING_AFTER_IDLE: Duration = Duration::from_millis(500);
 /// Maximum time that the test may take.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -70,7 +70,7 @@ impl PostgresConnection {
         if let Some(statement) = statements.get(sql) {
             return Ok(PostgresStatement { connection: self, statement: statement.clone() });
         }
-        let statement = outside_runtime(|| self.client().prepare(&to_postgres(sql)))?;
+        let statement = run_outside_runtime(|| self.client().prepare(&to_postgres(sql)))?;
         if statements.len() >= MAX_STATEMENTS {
             statements.clear();
         }
@@ -87,7 +87,7 @@ impl PostgresConnection {
         // The server knows the types of the columns.
         let of_one_row = self.prepare(sql)?;
         let types: Vec<&str> = of_one_row.statement.params().iter().map(Type::name).collect();
-        let statement = outside_runtime(|| self.client().prepare(&insert_from_arrays(sql, &types)))?;
+        let statement = run_outside_runtime(|| self.client().prepare(&insert_from_arrays(sql, &types)))?;
         self.statements.borrow_mut().insert(key, statement.clone());
         Ok(PostgresStatement { connection: self, statement })
     }
@@ -96,7 +96,7 @@ impl PostgresConnection {
         if sql.starts_with("ROLLBACK") {
             self.forget_staging();
         }
-        Ok(outside_runtime(|| self.client().batch_execute(sql))?)
+        Ok(run_outside_runtime(|| self.client().batch_execute(sql))?)
     }
 
     /// The client itself, for what only this engine has.
@@ -119,7 +119,7 @@ impl PostgresConnection {
     }
 
     /// Returns a number that no other task of this connection has.
-    pub(crate) fn next_task(&self) -> i64 {
+    pub(crate) fn next_task_number(&self) -> i64 {
         self.last_task.set(self.last_task.get() + 1);
         self.last_task.get()
     }
@@ -135,12 +135,12 @@ impl PostgresConnection {
 
     /// Tests whether the connection can be used, with a statement if it was idle for a while: after a restart of the
     /// server, only a statement fails.
-    pub(crate) fn is_alive(&self) -> bool {
-        if self.last_used.get().elapsed() < MAX_UNTRIED {
+    pub(crate) fn check_alive(&self) -> bool {
+        if self.last_used.get().elapsed() < PING_AFTER_IDLE {
             return !self.is_closed();
         }
         self.last_used.set(Instant::now());
-        outside_runtime(|| self.client().is_valid(PING_TIMEOUT)).is_ok()
+        run_outside_runtime(|| self.client().is_valid(PING_TIMEOUT)).is_ok()
     }
 
     /// Counts rows that were changed by other means than a prepared statement.
@@ -165,7 +165,7 @@ impl PostgresConnection {
 impl Drop for PostgresConnection {
     /// Closing waits for the server, too.
     fn drop(&mut self) {
-        outside_runtime(|| {
+        run_outside_runtime(|| {
             self.statements.borrow_mut().clear();
             drop(self.client.borrow_mut().take());
         });
@@ -200,7 +200,7 @@ impl PostgresStatement<'_> {
     pub(crate) fn execute(&self, params: &impl SqlParams) -> Result<usize, SqlError> {
         let params = collect_params(params)?;
         let references = as_references(&params);
-        let count = outside_runtime(|| self.connection.client().execute(&self.statement, &references))?;
+        let count = run_outside_runtime(|| self.connection.client().execute(&self.statement, &references))?;
         self.connection.add_changes(count);
         Ok(usize::try_from(count).unwrap_or(usize::MAX))
     }
@@ -211,7 +211,7 @@ impl PostgresStatement<'_> {
         self.connection.last_used.set(Instant::now());
         let params = collect_params(params)?;
         let references = as_references(&params);
-        Ok(outside_runtime(|| self.connection.client().query(&self.statement, &references))?)
+        Ok(run_outside_runtime(|| self.connection.client().query(&self.statement, &references))?)
     }
 
     pub(crate) fn column_names(&self) -> Vec<String> {
@@ -250,7 +250,7 @@ impl<'c> PostgresBulkInsert<'c> {
         }
         let PostgresStatement { connection, statement } = &self.statement;
         let references: Vec<_> = self.columns.iter().map(|column| column as &(dyn ToSql + Sync)).collect();
-        let count = outside_runtime(|| connection.client().execute(statement, &references))?;
+        let count = run_outside_runtime(|| connection.client().execute(statement, &references))?;
         connection.add_changes(count);
         self.columns.iter_mut().for_each(Vec::clear);
         Ok(())

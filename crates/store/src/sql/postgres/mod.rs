@@ -3,5 +3,5 @@
 mod connection;
 mod value;
 
-pub(crate) use connection::{PostgresBulkInsert, PostgresConnection, PostgresStatement, outside_runtime};
-pub(crate) use value::{clean_text, read_value};
+pub(crate) use connection::{PostgresBulkInsert, PostgresConnection, PostgresStatement, run_outside_runtime};
+pub(crate) use value::{read_value, replace_nul_chars};

@@ -30,14 +30,14 @@ impl From<SqlParam<'_>> for PostgresParam {
             SqlParam::Bool(is_true) => OwnedParam::Bool(is_true),
             SqlParam::Integer(number) => OwnedParam::Integer(number),
             SqlParam::Real(number) => OwnedParam::Real(number),
-            SqlParam::Text(text) => OwnedParam::Text(clean_text(text)),
+            SqlParam::Text(text) => OwnedParam::Text(replace_nul_chars(text)),
             SqlParam::Blob(bytes) => OwnedParam::Blob(bytes.to_vec()),
         })
     }
 }
 
 /// PostgreSQL cannot store the character NUL in texts. Recorded spans are stored as bytes, so none of them changes.
-pub(crate) fn clean_text(text: &str) -> String {
+pub(crate) fn replace_nul_chars(text: &str) -> String {
     if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text.to_owned() }
 }
 

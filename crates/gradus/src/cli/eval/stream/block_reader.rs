@@ -17,9 +17,9 @@ const MAX_LINE_BYTES: u64 = 4096;
 
 /// The blocks of an input, one after the other.
 #[derive(Clone)]
-pub(super) struct BlockStream(Arc<Mutex<StreamState>>);
+pub(super) struct BlockStream(Arc<Mutex<BlockStreamState>>);
 
-struct StreamState {
+struct BlockStreamState {
     input: Box<dyn BufRead + Send>,
     chunk_left: u64,
     is_in_block: bool,
@@ -32,7 +32,7 @@ pub(super) struct BlockBytes(BlockStream);
 
 impl BlockStream {
     pub(super) fn new(input: Box<dyn BufRead + Send>) -> BlockStream {
-        BlockStream(Arc::new(Mutex::new(StreamState { input, chunk_left: 0, is_in_block: false, failure: None })))
+        BlockStream(Arc::new(Mutex::new(BlockStreamState { input, chunk_left: 0, is_in_block: false, failure: None })))
     }
 
     /// Begins the next block, and skips the unread rest of the one before. `None` at the end of the input.
@@ -51,12 +51,12 @@ impl BlockStream {
     pub(super) fn skip_block(&self) -> io::Result<()> {
         io::copy(&mut BlockBytes(self.clone()), &mut io::sink())?;
         match &self.state().failure {
-            Some(failure) => Err(invalid(failure)),
+            Some(failure) => Err(invalid_data_error(failure)),
             None => Ok(()),
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, StreamState> {
+    fn state(&self) -> MutexGuard<'_, BlockStreamState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -65,7 +65,7 @@ impl Read for BlockBytes {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let mut state = self.0.state();
         if let Some(failure) = &state.failure {
-            return Err(invalid(failure));
+            return Err(invalid_data_error(failure));
         }
         while state.is_in_block && state.chunk_left == 0 {
             match state.read_line()?.as_deref() {
@@ -90,7 +90,7 @@ impl Read for BlockBytes {
     }
 }
 
-impl StreamState {
+impl BlockStreamState {
     /// Reads the next line without its end; `None` at the end of the input.
     fn read_line(&mut self) -> io::Result<Option<String>> {
         let mut line = Vec::new();
@@ -106,11 +106,11 @@ impl StreamState {
 
     fn fail(&mut self, failure: String) -> io::Error {
         self.is_in_block = false;
-        invalid(self.failure.insert(failure))
+        invalid_data_error(self.failure.insert(failure))
     }
 }
 
-fn invalid(failure: &str) -> io::Error {
+fn invalid_data_error(failure: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("not the framing of --stream: {failure}"))
 }
 

@@ -24,9 +24,9 @@ use block_reader::BlockStream;
 use stream_ledger::{StreamLedger, UnreadableBlock, UnreadableBlocks};
 
 /// Maximum number of blocks that wait between the thread that reads and the one that asks.
-const WAITING_BLOCKS: usize = 4;
+const MAX_WAITING_BLOCKS: usize = 4;
 /// Buffer size for standard input, in bytes.
-const READ_BYTES: usize = 1 << 18;
+const STDIN_BUFFER_BYTES: usize = 1 << 18;
 
 /// Entry point of `gradus eval --stream`.
 pub(super) fn run_stream_command(arguments: &EvalArguments) -> anyhow::Result<CommandExit> {
@@ -148,9 +148,9 @@ fn start_block_reader(
     limits: SourceLimits,
     unreadable: UnreadableBlocks,
 ) -> io::Result<(mpsc::Receiver<Vec<Trajectory>>, BlockReaderThread)> {
-    let (sender, receiver) = mpsc::channel(WAITING_BLOCKS);
+    let (sender, receiver) = mpsc::channel(MAX_WAITING_BLOCKS);
     let thread = std::thread::Builder::new().name("sources".to_owned()).spawn(move || {
-        let blocks = BlockStream::new(Box::new(BufReader::with_capacity(READ_BYTES, io::stdin())));
+        let blocks = BlockStream::new(Box::new(BufReader::with_capacity(STDIN_BUFFER_BYTES, io::stdin())));
         while let Some((name, bytes)) = blocks.begin_block()? {
             let mut found = Vec::new();
             let reason = read_block(bytes, limits, &mut found)?;

@@ -46,19 +46,19 @@ impl<W: Write> StreamLedger<W> {
     }
 
     fn add_line(&mut self, line: &impl Serialize) -> Result<(), RunFileError> {
-        serde_json::to_writer(&mut self.buffer, line).map_err(|error| failed(error.into()))?;
+        serde_json::to_writer(&mut self.buffer, line).map_err(|error| output_error(error.into()))?;
         self.buffer.push(b'\n');
         Ok(())
     }
 }
 
 impl<W: Write> RunLedger for StreamLedger<W> {
-    fn trajectory(&mut self, trajectory: &mut Trajectory) -> Result<bool, RunFileError> {
-        self.open.insert(trajectory.trajectory_id.clone(), (spans_only(trajectory), usize::MAX));
+    fn store_trajectory(&mut self, trajectory: &mut Trajectory) -> Result<bool, RunFileError> {
+        self.open.insert(trajectory.trajectory_id.clone(), (without_texts(trajectory), usize::MAX));
         Ok(false)
     }
 
-    fn planned(&mut self, trajectory_id: &str, questions: usize) {
+    fn set_question_count(&mut self, trajectory_id: &str, questions: usize) {
         if questions == 0 {
             self.open.remove(trajectory_id);
         } else if let Some((_, missing)) = self.open.get_mut(trajectory_id) {
@@ -66,7 +66,7 @@ impl<W: Write> RunLedger for StreamLedger<W> {
         }
     }
 
-    fn outcome(&mut self, line: &OutcomeLine) -> Result<(), RunFileError> {
+    fn store_outcome(&mut self, line: &OutcomeLine) -> Result<(), RunFileError> {
         let known = self.open.remove(&*line.trajectory_id);
         let (spans, missing) = known.unwrap_or_default();
         self.add_line(&ExportedOutcome::new(&spans, line))?;
@@ -76,12 +76,12 @@ impl<W: Write> RunLedger for StreamLedger<W> {
         Ok(())
     }
 
-    fn cached(&mut self, key: QuestionKey) -> Result<Option<CachedVerdict>, RunFileError> {
+    fn find_cached_verdict(&mut self, key: QuestionKey) -> Result<Option<CachedVerdict>, RunFileError> {
         self.coordinator.as_ref().map_or(Ok(None), |coordinator| coordinator.find_answer(key))
     }
 
     /// Stores nothing, because the coordinator already has the verdict.
-    fn cache(&mut self, _: QuestionKey, _: CachedVerdict) -> Result<(), RunFileError> {
+    fn store_verdict(&mut self, _: QuestionKey, _: CachedVerdict) -> Result<(), RunFileError> {
         Ok(())
     }
 
@@ -89,19 +89,19 @@ impl<W: Write> RunLedger for StreamLedger<W> {
         let unreadable = std::mem::take(&mut *self.unreadable.lock().unwrap_or_else(PoisonError::into_inner));
         unreadable.iter().try_for_each(|block| self.add_line(block))?;
         if !self.buffer.is_empty() {
-            self.output.write_all(&self.buffer).and_then(|()| self.output.flush()).map_err(failed)?;
+            self.output.write_all(&self.buffer).and_then(|()| self.output.flush()).map_err(output_error)?;
             self.buffer.clear();
         }
         Ok(())
     }
 
-    fn write_if_long(&mut self) -> Result<(), RunFileError> {
+    fn write_if_large(&mut self) -> Result<(), RunFileError> {
         if self.buffer.len() >= BATCH_BYTES { self.write() } else { Ok(()) }
     }
 }
 
 /// Returns a trajectory without its texts.
-fn spans_only(trajectory: &Trajectory) -> Trajectory {
+fn without_texts(trajectory: &Trajectory) -> Trajectory {
     let step = |step: &TrajectoryStep| TrajectoryStep {
         index: step.index,
         span_ids: step.span_ids.clone(),
@@ -117,6 +117,6 @@ fn spans_only(trajectory: &Trajectory) -> Trajectory {
     }
 }
 
-fn failed(reason: io::Error) -> RunFileError {
+fn output_error(reason: io::Error) -> RunFileError {
     RunFileError { path: "standard output".to_owned(), reason }
 }

@@ -14,13 +14,13 @@ use gradus_github_bench::trial::{
 use gradus_github_sim::World;
 use gradus_ingest::{RecordIntake, SourceLimits};
 use gradus_judge_test::case_plan::TruthCheck;
-use gradus_judge_test::flaw::{FlawedRun, PlantedFlaw, ReplayFacts, StepSource};
+use gradus_judge_test::flaw::{FlawedRun, PlantedFlaw, ReplayResult, StepSource};
 use gradus_judge_test::right_run::{RightRun, RunForm, RunMaterial};
 use serde_json::Value;
 
 /// Number of available tools in a run of the benchmark: those that it uses, some that resemble them, and others. All
 /// 59 would make each question three times as long and no harder.
-const OFFERED_TOOLS: usize = 20;
+const OFFERED_TOOL_COUNT: usize = 20;
 /// Prefix of the names of sessions.
 const BENCH_NAME: &str = "judge-test";
 /// A call without effect that replaces an omitted step. Templates that need the step cannot be filled then.
@@ -84,12 +84,18 @@ impl BenchMaterial {
         };
         let mut intake = RecordIntake::new(SourceLimits::for_command(), &mut keep);
         intake.begin_source(BENCH_NAME);
-        run_all(threads(), &jobs, &player, &AtomicBool::new(false), &mut |finished| -> Result<(), BenchError> {
-            if finished.line.passed {
-                intake.add_export(&finished.otlp);
-            }
-            Ok(())
-        })?;
+        run_all(
+            replay_concurrency(),
+            &jobs,
+            &player,
+            &AtomicBool::new(false),
+            &mut |finished| -> Result<(), BenchError> {
+                if finished.line.passed {
+                    intake.add_export(&finished.otlp);
+                }
+                Ok(())
+            },
+        )?;
         intake.finish()?;
         Ok(runs)
     }
@@ -99,7 +105,7 @@ impl BenchMaterial {
     }
 
     /// Carries out the calls of flawed runs. A run that could not be carried out has solved nothing.
-    fn replay_runs(&self, runs: &[(usize, &FlawedRun)], needs_steps: bool) -> BTreeMap<usize, ReplayFacts> {
+    fn replay_runs(&self, runs: &[(usize, &FlawedRun)], needs_steps: bool) -> BTreeMap<usize, ReplayResult> {
         let tasks: Vec<(usize, &BenchTask, &World, AgentScript)> = runs
             .iter()
             .filter_map(|(number, run)| {
@@ -120,19 +126,19 @@ impl BenchMaterial {
             project: BENCH_NAME,
             bench: BENCH_NAME,
         };
-        let mut facts: BTreeMap<usize, ReplayFacts> =
-            runs.iter().map(|(number, _)| (*number, ReplayFacts::default())).collect();
+        let mut facts: BTreeMap<usize, ReplayResult> =
+            runs.iter().map(|(number, _)| (*number, ReplayResult::default())).collect();
         let mut take = |finished: Result<FinishedTrial, BenchError>| -> Result<(), BenchError> {
             let Ok(FinishedTrial { line, .. }) = finished else { return Ok(()) };
             let needless = line.replay.map(|replay| replay.needless).unwrap_or_default();
             let needless = needless.into_iter().filter_map(|step| u32::try_from(step).ok()).collect();
             if let Some((number, ..)) = tasks.get(line.trial as usize) {
-                facts.insert(*number, ReplayFacts { passed: line.passed, needless });
+                facts.insert(*number, ReplayResult { passed: line.passed, needless });
             }
             Ok(())
         };
         // The callback never fails.
-        let _ = run_each(threads(), &jobs, &player, &AtomicBool::new(false), &mut take);
+        let _ = run_each(replay_concurrency(), &jobs, &player, &AtomicBool::new(false), &mut take);
         facts
     }
 }
@@ -165,7 +171,7 @@ impl TruthCheck for BenchMaterial {
     }
 }
 
-fn threads() -> TrialConcurrency {
+fn replay_concurrency() -> TrialConcurrency {
     TrialConcurrency { threads: std::thread::available_parallelism().map_or(2, usize::from), slots: 1 }
 }
 
@@ -185,7 +191,9 @@ fn build_script(task: &BenchTask, run: &FlawedRun) -> AgentScript {
     };
     let idle = || ScriptStep { tool: IDLE_TOOL.to_owned(), ..ScriptStep::default() };
     let is_made = |step: usize| {
-        run.sources.iter().any(|source| matches!(source, StepSource::Kept(at) | StepSource::Changed(at) if *at == step))
+        run.sources
+            .iter()
+            .any(|source| matches!(source, StepSource::Unchanged(at) | StepSource::Changed(at) if *at == step))
     };
     for step in (0..script.steps.len()).filter(|step| !is_made(*step)) {
         script.steps[step] = idle();
@@ -194,7 +202,7 @@ fn build_script(task: &BenchTask, run: &FlawedRun) -> AgentScript {
         match source {
             StepSource::Changed(step) => script.steps[*step] = literal(at),
             StepSource::Inserted => script.insert(at, literal(at)),
-            StepSource::Kept(_) | StepSource::Failed(_) => {}
+            StepSource::Unchanged(_) | StepSource::Failed(_) => {}
         }
     }
     if run.flaw == PlantedFlaw::PrematureAnswer {
@@ -222,7 +230,7 @@ fn narrow_tools(trajectory: &mut Trajectory, task: &str, seed: u64) {
     };
     let mut ranked: Vec<&ToolDefinition> = trajectory.tools.iter().collect();
     ranked.sort_by_key(|tool| rank(tool));
-    ranked.truncate(OFFERED_TOOLS);
+    ranked.truncate(OFFERED_TOOL_COUNT);
     let offered: Vec<ToolDefinition> =
         trajectory.tools.iter().filter(|tool| ranked.iter().any(|kept| kept.name == tool.name)).cloned().collect();
     if let Some((before, _)) = trajectory.system_prompt.as_deref().and_then(|text| text.split_once(TOOL_LIST_HEADING)) {

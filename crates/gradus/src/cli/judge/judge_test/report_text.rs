@@ -105,7 +105,7 @@ fn format_case_counts(cases: usize, flawed: usize, clusters: usize, harmless: us
     text + "\n"
 }
 
-fn name_pass(kind: PassKind) -> String {
+fn describe_pass(kind: PassKind) -> String {
     match kind {
         PassKind::Repeat(0) => "cases".to_owned(),
         PassKind::Repeat(number) => format!("repeat {}", number + 1),
@@ -126,11 +126,11 @@ pub(super) fn describe_estimate(
         rows: Vec::new(),
     };
     for (kind, evaluator, estimate) in rows {
-        let cost = if evaluator.asks_a_model() { estimate.cost_usd } else { Some(0.0) };
+        let cost = if evaluator.asks_model() { estimate.cost_usd } else { Some(0.0) };
         total = total.zip(cost).map(|(sum, more)| sum + more);
         to_ask += estimate.to_ask;
         table.rows.push(vec![
-            format!("{} ({})", evaluator.name, name_pass(*kind)),
+            format!("{} ({})", evaluator.name, describe_pass(*kind)),
             estimate.questions.to_string(),
             estimate.cached.to_string(),
             estimate.to_ask.to_string(),

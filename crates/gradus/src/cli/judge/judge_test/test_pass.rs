@@ -281,15 +281,15 @@ struct PassWatcher {
 }
 
 impl ProgressWatcher for PassWatcher {
-    fn outcome(&mut self, line: &OutcomeLine) {
-        self.bar.outcome(line);
+    fn on_outcome(&mut self, line: &OutcomeLine) {
+        self.bar.on_outcome(line);
     }
 
-    fn answer_time(&mut self, _line: &OutcomeLine, elapsed: Duration) {
+    fn on_answer_time(&mut self, _line: &OutcomeLine, elapsed: Duration) {
         self.answer_times.push(elapsed);
     }
 
-    fn tick(&mut self, progress: &RunProgress) {
-        self.bar.tick(progress);
+    fn on_progress(&mut self, progress: &RunProgress) {
+        self.bar.on_progress(progress);
     }
 }

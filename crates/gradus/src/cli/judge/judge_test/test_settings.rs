@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gradus_eval::evaluator::{
-    Evaluator, OFFLINE, QUERY_TO_THOUGHT, REQUEST_TO_TOOL, SEQUENCE_OPTIMALITY, THOUGHT_TO_TOOL,
+    Evaluator, OFFLINE_JUDGE, QUERY_TO_THOUGHT, REQUEST_TO_TOOL, SEQUENCE_OPTIMALITY, THOUGHT_TO_TOOL,
 };
 use gradus_eval::evaluator_selection::{
     ALL_SET, CORE_SET, RULE_EVALUATORS, find_rule_evaluator, known_evaluators, rubric_library, select_evaluators,
@@ -206,7 +206,7 @@ fn read_rubrics(
     if has_set(ALL_SET) {
         let rules = RULE_EVALUATORS.iter().map(|make| make().name.to_string());
         let all = library.iter().map(|rubric| rubric.name.clone()).chain(rules);
-        names.all.extend(all.filter(|name| !PlantedFlaw::noticed_by(name).is_empty()));
+        names.all.extend(all.filter(|name| !PlantedFlaw::list_for_rubric(name).is_empty()));
     }
     names.all.extend(names.named.iter().cloned());
     let mut seen = std::collections::HashSet::new();
@@ -222,7 +222,7 @@ fn select_flaws(
     is_own: bool,
 ) -> Result<TestedEvaluator, TestSettingsError> {
     let name = evaluator.name.to_string();
-    let known = PlantedFlaw::noticed_by(&name);
+    let known = PlantedFlaw::list_for_rubric(&name);
     let tested =
         |flaws, is_built_in| Ok(TestedEvaluator { name: name.clone(), subject: evaluator.subject, flaws, is_built_in });
     match (known.is_empty(), given.is_empty()) {
@@ -287,7 +287,7 @@ fn build_judge(
     let selection = select_evaluators(library, &asked, judge.as_deref(), is_structured, false)
         .map_err(|error| TestSettingsError::Rubric { reason: error.to_string() })?;
     Ok(TestedJudge {
-        name: judge.as_ref().map_or_else(|| OFFLINE.to_owned(), |judge| judge.name()),
+        name: judge.as_ref().map_or_else(|| OFFLINE_JUDGE.to_owned(), |judge| judge.name()),
         evaluators: selection.evaluators,
         is_structured,
         concurrency: config.checked_concurrency().map_err(|error| judge_error(&error))?,

@@ -6,8 +6,8 @@ use gradus_store::{CallAdmission, CallTicket, JudgeCall, JudgeSpend, Store, Stor
 
 use crate::clock::{now_ns, today_ns};
 
-/// A reserved call. Dropped without [`CallHold::settle`], its upper bound is charged: it may have been billed.
-pub(crate) struct CallHold {
+/// A reserved call. Dropped without [`CallReservation::settle`], its upper bound is charged: it may have been billed.
+pub(crate) struct CallReservation {
     store: Arc<Store>,
     project: String,
     /// `None` once it is settled, and where only one server uses the store.
@@ -16,7 +16,7 @@ pub(crate) struct CallHold {
 
 /// Whether a call may be made now.
 pub(crate) enum CallTurn {
-    Held(CallHold),
+    Held(CallReservation),
     /// Another server has asked the same question: its answer.
     Answered(String),
     Exhausted {
@@ -27,14 +27,14 @@ pub(crate) enum CallTurn {
 
 /// Why a call may not be made.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum CallHoldError {
+pub(crate) enum CallReservationError {
     #[error("today's budget of the rule does not cover it")]
     Budget { spent_usd: f64 },
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-impl CallHold {
+impl CallReservation {
     /// Requests a reservation from the store.
     pub(crate) async fn begin(store: &Arc<Store>, call: JudgeCall) -> Result<CallTurn, StoreError> {
         let own = Arc::clone(store);
@@ -42,7 +42,7 @@ impl CallHold {
             Ok(match store.begin_call(&call, now_ns())? {
                 // Reserved from here on: dropping the future also drops the reservation.
                 CallAdmission::Granted(ticket) => {
-                    CallTurn::Held(CallHold { store: own, project: call.project, ticket: Some(ticket) })
+                    CallTurn::Held(CallReservation { store: own, project: call.project, ticket: Some(ticket) })
                 }
                 CallAdmission::Answered(text) => CallTurn::Answered(text),
                 CallAdmission::Exhausted { spent_usd } => CallTurn::Exhausted { spent_usd },
@@ -53,19 +53,19 @@ impl CallHold {
     }
 
     /// Reserves a single call from the budget of its rule, for the trial of a rubric or an anchor.
-    pub(crate) async fn reserve(store: &Arc<Store>, call: JudgeCall) -> Result<CallHold, CallHoldError> {
+    pub(crate) async fn reserve(store: &Arc<Store>, call: JudgeCall) -> Result<CallReservation, CallReservationError> {
         if !store.is_shared() {
             check_own_budget(store, &call).await?;
-            return Ok(CallHold { store: Arc::clone(store), project: call.project, ticket: None });
+            return Ok(CallReservation { store: Arc::clone(store), project: call.project, ticket: None });
         }
         let rule = call.rule.clone();
-        match CallHold::begin(store, call).await? {
+        match CallReservation::begin(store, call).await? {
             CallTurn::Held(hold) => Ok(hold),
-            CallTurn::Exhausted { spent_usd } => Err(CallHoldError::Budget { spent_usd }),
+            CallTurn::Exhausted { spent_usd } => Err(CallReservationError::Budget { spent_usd }),
             // Calls under way have reserved the rest.
             CallTurn::Later | CallTurn::Answered(_) => {
                 let spent = run_on_store(store, move |store| store.spent_since(today_ns(), Some(&rule), None));
-                Err(CallHoldError::Budget { spent_usd: spent.await?.cost_usd })
+                Err(CallReservationError::Budget { spent_usd: spent.await?.cost_usd })
             }
         }
     }
@@ -81,12 +81,12 @@ impl CallHold {
     }
 
     /// Leaves the reservation in the store, which charges it when this server is gone.
-    pub(crate) fn leave(mut self) {
+    pub(crate) fn leave_reserved(mut self) {
         self.ticket = None;
     }
 }
 
-impl Drop for CallHold {
+impl Drop for CallReservation {
     fn drop(&mut self) {
         let Some(ticket) = self.ticket.take() else { return };
         let store = Arc::clone(&self.store);
@@ -102,12 +102,12 @@ impl Drop for CallHold {
 }
 
 /// Checks the budget by the spending so far, where only one server uses the store and nothing is reserved.
-async fn check_own_budget(store: &Arc<Store>, call: &JudgeCall) -> Result<(), CallHoldError> {
+async fn check_own_budget(store: &Arc<Store>, call: &JudgeCall) -> Result<(), CallReservationError> {
     let Some(budget) = call.daily_budget_usd else { return Ok(()) };
     let rule = call.rule.clone();
     let spent = run_on_store(store, move |store| store.spent_since(today_ns(), Some(&rule), None)).await?;
     match spent.cost_usd + call.max_cost_usd > budget {
-        true => Err(CallHoldError::Budget { spent_usd: spent.cost_usd }),
+        true => Err(CallReservationError::Budget { spent_usd: spent.cost_usd }),
         false => Ok(()),
     }
 }
@@ -164,16 +164,20 @@ mod tests {
     async fn a_call_that_is_given_up_is_charged_and_can_be_made_again() {
         let folder = tempfile::tempdir().unwrap();
         let store = Arc::new(Store::open(folder.path(), StoreOptions::default()).unwrap());
-        let CallTurn::Held(hold) = CallHold::begin(&store, call(1)).await.unwrap() else { panic!("not granted") };
+        let CallTurn::Held(hold) = CallReservation::begin(&store, call(1)).await.unwrap() else {
+            panic!("not granted")
+        };
         assert_eq!(amounts(&store), (0.0, 0.5));
         drop(hold);
         wait_for_amounts(&store, (0.5, 0.0)).await;
         // The reservation itself is under way when nobody waits for it any more.
-        let mut beginning = Box::pin(CallHold::begin(&store, call(1)));
+        let mut beginning = Box::pin(CallReservation::begin(&store, call(1)));
         let polled = std::future::poll_fn(|context| Poll::Ready(beginning.as_mut().poll(context))).await;
         drop((polled, beginning));
         wait_for_amounts(&store, (1.0, 0.0)).await;
-        let CallTurn::Held(mut hold) = CallHold::begin(&store, call(1)).await.unwrap() else { panic!("not granted") };
+        let CallTurn::Held(mut hold) = CallReservation::begin(&store, call(1)).await.unwrap() else {
+            panic!("not granted")
+        };
         let spend = JudgeSpend { rule: "r".to_owned(), calls: 1, unpriced: 0, cost_usd: 0.25 };
         hold.settle(spend, Some("answer".to_owned())).await.unwrap();
         drop(hold);

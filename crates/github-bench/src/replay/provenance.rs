@@ -26,7 +26,7 @@ pub(super) struct ProvenanceGraph {
     /// Paginated lists, see [`super::pages::find_paged_lists`]. All pages of a list are kept, or none.
     pages: Vec<Vec<StepSet>>,
     /// For each step, an earlier one with the same call and the same observation.
-    pub(super) same_as: Vec<Option<usize>>,
+    pub(super) equal_earlier_steps: Vec<Option<usize>>,
     /// Whether any fact of the final message comes from an observation.
     pub(super) answer_is_traced: bool,
 }
@@ -38,14 +38,14 @@ impl ProvenanceGraph {
         let steps = &record.steps;
         let mut uses = FactUseIndex::default();
         for (index, step) in steps.iter().enumerate() {
-            sources.add_uses(Some(index), sources.said[index].iter(), &mut uses);
+            sources.add_uses(Some(index), sources.argument_facts[index].iter(), &mut uses);
             let texts = collect_strings(&step.arguments).join("\n");
             sources.add_quotations(Some(index), &texts, &mut uses);
-            sources.add_looks(index, &mut uses);
+            sources.add_review_uses(index, &mut uses);
         }
         let answer = record.answer.as_deref().unwrap_or_default();
         let mut facts = TracedFactSet::new();
-        traced_facts::of_text(answer, &mut facts);
+        traced_facts::add_text_facts(answer, &mut facts);
         sources.add_uses(None, facts.iter().filter(|fact| !matches!(fact, TracedFact::Word(_))), &mut uses);
         sources.add_quotations(None, answer, &mut uses);
         sources.add_refusals(answer, &mut uses);
@@ -56,7 +56,12 @@ impl ProvenanceGraph {
         }
         let answer_is_traced = is_traced(&uses);
         let uses = uses.into_iter().map(|((at, sources), fact)| FactUse { at, fact, sources }).collect();
-        ProvenanceGraph { uses, pages: sources.pages, same_as: same_as(steps), answer_is_traced }
+        ProvenanceGraph {
+            uses,
+            pages: sources.pages,
+            equal_earlier_steps: equal_earlier_steps(steps),
+            answer_is_traced,
+        }
     }
 
     /// Whether every use of a kept step or the final message still has a kept source, and no list is incomplete.
@@ -69,7 +74,7 @@ impl ProvenanceGraph {
     }
 
     /// Removes the remaining pages of lists of which a page is missing.
-    pub(super) fn whole_lists(&self, mut kept: StepSet) -> StepSet {
+    pub(super) fn drop_incomplete_lists(&self, mut kept: StepSet) -> StepSet {
         for list in &self.pages {
             if list.iter().any(|page| page.is_disjoint(&kept)) {
                 kept.retain(|step| !list.iter().any(|page| page.contains(step)));
@@ -81,14 +86,14 @@ impl ProvenanceGraph {
     /// Finds a figure of the final message that this step and another kept one both state, where nothing else in the
     /// message comes from the other. It is then unknown which of the two it came from. Pages of one list count as
     /// one.
-    pub(super) fn figure_from(&self, step: usize, kept: &StepSet) -> Option<&FactUse> {
-        let same = |one: usize| self.same_as[one].unwrap_or(one);
+    pub(super) fn find_ambiguous_figure(&self, step: usize, kept: &StepSet) -> Option<&FactUse> {
+        let same = |one: usize| self.equal_earlier_steps[one].unwrap_or(one);
         let tells_more = |one: usize| {
             let is_more = |used: &FactUse| used.at.is_none() && !matches!(used.fact, TracedFact::Figure(_));
             self.uses.iter().any(|used| is_more(used) && used.sources.contains(&one))
         };
         self.uses.iter().find(|used| {
-            let is_other = |other: &&usize| same(**other) != same(step) && !self.are_of_one_list(step, **other);
+            let is_other = |other: &&usize| same(**other) != same(step) && !self.are_pages_of_one_list(step, **other);
             let mut others = used.sources.intersection(kept).filter(is_other);
             matches!(used.fact, TracedFact::Figure(_))
                 && used.sources.contains(&step)
@@ -104,7 +109,7 @@ impl ProvenanceGraph {
     }
 
     /// Finds the strongest use for which this step is the only kept source.
-    pub(super) fn rests_on(&self, step: usize, kept: &StepSet) -> Option<&FactUse> {
+    pub(super) fn find_sole_source_use(&self, step: usize, kept: &StepSet) -> Option<&FactUse> {
         let only = |one: &&FactUse| {
             one.at.is_none_or(|at| kept.contains(&at))
                 && one.sources.contains(&step)
@@ -113,13 +118,13 @@ impl ProvenanceGraph {
         self.uses.iter().filter(only).max_by_key(|one| one.fact.evidence_weight())
     }
 
-    fn are_of_one_list(&self, one: usize, other: usize) -> bool {
+    fn are_pages_of_one_list(&self, one: usize, other: usize) -> bool {
         let has = |list: &[StepSet], step: usize| list.iter().any(|page| page.contains(&step));
         self.pages.iter().any(|list| has(list, one) && has(list, other))
     }
 
     /// Whether the step reads a page of a list of which other pages are kept.
-    pub(super) fn is_page(&self, step: usize, kept: &StepSet) -> bool {
+    pub(super) fn is_page_of_kept_list(&self, step: usize, kept: &StepSet) -> bool {
         self.pages.iter().any(|list| {
             list.iter().any(|page| page.contains(&step))
                 && list.iter().flatten().any(|other| *other != step && kept.contains(other))
@@ -128,7 +133,7 @@ impl ProvenanceGraph {
 }
 
 /// Compares steps by a hash of tool, arguments and observation, so that long runs stay linear.
-fn same_as(steps: &[RunStep]) -> Vec<Option<usize>> {
+fn equal_earlier_steps(steps: &[RunStep]) -> Vec<Option<usize>> {
     let mut first: BTreeMap<[u8; 32], usize> = BTreeMap::new();
     let name = |step: &RunStep| {
         let whole = (&step.tool, &step.arguments, &step.observation);

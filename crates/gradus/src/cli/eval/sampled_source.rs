@@ -18,9 +18,9 @@ pub(super) struct SampledSource {
 }
 
 /// Number of trajectories per message: waking the other thread costs more than planning most trajectories.
-const BATCH: usize = 32;
+const TRAJECTORIES_PER_BATCH: usize = 32;
 /// Maximum number of messages that wait in the channel.
-const WAITING_BATCHES: usize = 2;
+const MAX_WAITING_BATCHES: usize = 2;
 
 /// The reading thread. Its result has the counts of the sources.
 pub(super) type SourceReaderThread = JoinHandle<anyhow::Result<SourceReadReport>>;
@@ -29,16 +29,18 @@ pub(super) type SourceReaderThread = JoinHandle<anyhow::Result<SourceReadReport>
 pub(super) fn start_source_reader(
     source: SampledSource,
 ) -> io::Result<(mpsc::Receiver<Vec<Trajectory>>, SourceReaderThread)> {
-    let (sender, receiver) = mpsc::channel(WAITING_BATCHES);
+    let (sender, receiver) = mpsc::channel(MAX_WAITING_BATCHES);
     let thread = std::thread::Builder::new().name("sources".to_owned()).spawn(move || {
         let stopped = |_| io::Error::new(io::ErrorKind::BrokenPipe, "judging has stopped");
-        let mut batch = Vec::with_capacity(BATCH);
+        let mut batch = Vec::with_capacity(TRAJECTORIES_PER_BATCH);
         let read = source.read(&mut |trajectory| {
             batch.push(trajectory);
-            if batch.len() < BATCH {
+            if batch.len() < TRAJECTORIES_PER_BATCH {
                 return Ok(());
             }
-            sender.blocking_send(std::mem::replace(&mut batch, Vec::with_capacity(BATCH))).map_err(stopped)
+            sender
+                .blocking_send(std::mem::replace(&mut batch, Vec::with_capacity(TRAJECTORIES_PER_BATCH)))
+                .map_err(stopped)
         })?;
         sender.blocking_send(batch).map_err(stopped)?;
         Ok(read)

@@ -13,23 +13,23 @@ const INSERT_ROWS: usize = 100;
 
 /// A table, and the columns that order its rows. Together they are unique, and both engines have an index of them.
 #[derive(Debug)]
-pub(crate) struct MovedTable {
+pub(crate) struct TransferTable {
     pub(crate) name: &'static str,
     key: &'static [&'static str],
     /// Whether rows contain a body, which can be large.
     has_body: bool,
 }
 
-const fn table(name: &'static str, key: &'static [&'static str]) -> MovedTable {
-    MovedTable { name, key, has_body: false }
+const fn table(name: &'static str, key: &'static [&'static str]) -> TransferTable {
+    TransferTable { name, key, has_body: false }
 }
 
-const fn table_with_bodies(name: &'static str, key: &'static [&'static str]) -> MovedTable {
-    MovedTable { name, key, has_body: true }
+const fn table_with_bodies(name: &'static str, key: &'static [&'static str]) -> TransferTable {
+    TransferTable { name, key, has_body: true }
 }
 
 /// All tables, in an order in which they can be written.
-pub(crate) const TABLES: &[MovedTable] = &[
+pub(crate) const TABLES: &[TransferTable] = &[
     table("project", &["no"]),
     table("trace", &["no"]),
     table_with_bodies("block", &["trace", "no"]),
@@ -52,17 +52,17 @@ pub(crate) const TABLES: &[MovedTable] = &[
     table("alert_rule", &["name"]),
     table("alert_mute", &["rule"]),
     table("anchor_set", &["rule", "evaluator", "judge", "rubric_hash"]),
-    KEYS,
+    API_KEY_TABLE,
 ];
 /// Hashes of API keys. Moved to another store, but not exported: exports are given to other people.
-pub(crate) const KEYS: MovedTable = table("api_key", &["no"]);
+pub(crate) const API_KEY_TABLE: TransferTable = table("api_key", &["no"]);
 
 /// Columns of PostgreSQL's tables with the server that works on a row. They have no meaning in another store.
 const LEASE_COLUMNS: [&str; 3] = ["owner", "leased_until", "fence"];
 /// Columns of the table of projects that PostgreSQL counts in another table.
 pub(crate) const COUNT_COLUMNS: [&str; 3] = ["traces", "spans", "trajectories"];
 
-impl MovedTable {
+impl TransferTable {
     /// The columns that both engines have.
     pub(crate) fn shared_columns(&self, sql: &SqlConnection) -> Result<Vec<String>, StoreError> {
         let mut columns = sql.prepare_cached(&format!("SELECT * FROM {} LIMIT 0", self.name))?.column_names();
@@ -103,7 +103,7 @@ impl MovedTable {
 /// Reads a table from its beginning, or from after a given row.
 pub(crate) struct TableReader<'c> {
     sql: &'c SqlConnection,
-    table: &'static MovedTable,
+    table: &'static TransferTable,
     /// The columns of the rows that it returns.
     pub(crate) columns: Vec<String>,
     /// The key of the last row that was read.
@@ -114,7 +114,7 @@ impl<'c> TableReader<'c> {
     /// Reads the columns that both engines have.
     pub(crate) fn new(
         sql: &'c SqlConnection,
-        table: &'static MovedTable,
+        table: &'static TransferTable,
         after: Option<Vec<SqlValue>>,
     ) -> Result<TableReader<'c>, StoreError> {
         Ok(TableReader { sql, table, columns: table.shared_columns(sql)?, after })

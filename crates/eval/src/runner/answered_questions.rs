@@ -23,7 +23,7 @@ impl AnsweredQuestions {
 }
 
 /// Reads the answered questions from the journal of a run. Failed ones are not included, so they are asked again.
-pub(super) fn outcomes_in(folder: &RunFolder) -> Result<AnsweredQuestions, RunFileError> {
+pub(super) fn read_answered_questions(folder: &RunFolder) -> Result<AnsweredQuestions, RunFileError> {
     let path = folder.outcomes_path();
     let file = match File::open(&path) {
         Ok(file) => file,
