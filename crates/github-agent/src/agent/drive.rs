@@ -208,7 +208,7 @@ impl AgentDriver<'_> {
 
     fn notify_observers(&mut self, seen: &ObserverEvent<'_>) {
         for observer in &mut self.observers {
-            observer.see(seen);
+            observer.on_event(seen);
         }
     }
 

@@ -62,5 +62,5 @@ pub enum ObserverEvent<'e> {
 
 /// Receives events synchronously; it must not block.
 pub trait AgentObserver: Send {
-    fn see(&mut self, seen: &ObserverEvent<'_>);
+    fn on_event(&mut self, event: &ObserverEvent<'_>);
 }

@@ -55,8 +55,8 @@ impl<'r> AgentRunRecorder<'r> {
 }
 
 impl AgentObserver for AgentRunRecorder<'_> {
-    fn see(&mut self, seen: &ObserverEvent<'_>) {
-        match seen {
+    fn on_event(&mut self, event: &ObserverEvent<'_>) {
+        match event {
             ObserverEvent::Begun { request, .. } => self.request = (*request).to_owned(),
             ObserverEvent::Called { .. } => self.began = (self.exchanges)(),
             ObserverEvent::Returned { call, observation } => self.steps.push(RunStep {

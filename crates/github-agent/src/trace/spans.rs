@@ -137,8 +137,8 @@ impl SpanObserver {
 }
 
 impl AgentObserver for SpanObserver {
-    fn see(&mut self, seen: &ObserverEvent<'_>) {
-        match seen {
+    fn on_event(&mut self, event: &ObserverEvent<'_>) {
+        match event {
             ObserverEvent::Begun { session, request, model, goes_on } => {
                 (self.session, self.model) = ((*session).to_owned(), (*model).to_owned());
                 self.open_agent_span(request, *goes_on);

@@ -43,7 +43,7 @@ fn call() -> AgentToolCall {
 /// One request: a question, a call that is rate limited and fails, a question that fails.
 fn play(traces: &AgentTracer) {
     let mut observer = traces.observer();
-    observer.see(&ObserverEvent::Begun { session: "s1", request: "Do.", model: "m", goes_on: false });
+    observer.on_event(&ObserverEvent::Begun { session: "s1", request: "Do.", model: "m", goes_on: false });
     let messages = vec![PromptMessage::User { text: "Do.".to_owned() }; 100];
     let (tools, stop) = ([tool()], ["\nObservation:"]);
     let chat = ChatRequest {
@@ -54,20 +54,20 @@ fn play(traces: &AgentTracer) {
         max_tokens: 9,
         temperature: Some(0.0),
     };
-    observer.see(&ObserverEvent::Asked { chat: &chat, tools: &tools });
+    observer.on_event(&ObserverEvent::Asked { chat: &chat, tools: &tools });
     let calls = vec![ChatToolCall { id: "a".to_owned(), name: "read".to_owned(), arguments: "{\"p\":1}".to_owned() }];
     let usage = Some(CompletionUsage { prompt: 5, completion: 2, cached_prompt: 1 });
     let reply = Ok(ChatReply { text: "I read.".to_owned(), calls, usage, stop: FinishReason::Done });
-    observer.see(&ObserverEvent::Replied { reply: &reply });
+    observer.on_event(&ObserverEvent::Replied { reply: &reply });
     let call = call();
-    observer.see(&ObserverEvent::Called { call: &call, tool: Some(&tools[0]) });
-    observer.see(&ObserverEvent::Waits { call: &call, time: Duration::from_secs(60) });
+    observer.on_event(&ObserverEvent::Called { call: &call, tool: Some(&tools[0]) });
+    observer.on_event(&ObserverEvent::Waits { call: &call, time: Duration::from_secs(60) });
     let observation = CallObservation { text: "{\"error\":\"gone\"}".to_owned(), is_error: true, retry_after: None };
-    observer.see(&ObserverEvent::Returned { call: &call, observation: &observation });
-    observer.see(&ObserverEvent::Asked { chat: &chat, tools: &tools });
+    observer.on_event(&ObserverEvent::Returned { call: &call, observation: &observation });
+    observer.on_event(&ObserverEvent::Asked { chat: &chat, tools: &tools });
     let failure = Err(ModelCallFailure { error: CallError::Timeout(Duration::from_secs(3)), attempts: 2 });
-    observer.see(&ObserverEvent::Replied { reply: &failure });
-    observer.see(&ObserverEvent::Finished { end: &AgentRunEnd::Failed("no answer".to_owned()), answer: None });
+    observer.on_event(&ObserverEvent::Replied { reply: &failure });
+    observer.on_event(&ObserverEvent::Finished { end: &AgentRunEnd::Failed("no answer".to_owned()), answer: None });
 }
 
 #[test]
@@ -134,9 +134,9 @@ fn counted_ids_are_the_same_in_every_run() {
 fn a_run_that_is_given_up_leaves_no_open_span() {
     let traces = traces();
     let mut observer = traces.observer();
-    observer.see(&ObserverEvent::Begun { session: "s1", request: "Do.", model: "m", goes_on: false });
+    observer.on_event(&ObserverEvent::Begun { session: "s1", request: "Do.", model: "m", goes_on: false });
     let call = call();
-    observer.see(&ObserverEvent::Called { call: &call, tool: None });
+    observer.on_event(&ObserverEvent::Called { call: &call, tool: None });
     drop(observer);
     let spans = traces.take_spans();
     assert_eq!(spans.len(), 2);

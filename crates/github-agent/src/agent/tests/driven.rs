@@ -54,8 +54,8 @@ impl CallConfirmer for Agrees {
 struct Log(Vec<String>);
 
 impl AgentObserver for Log {
-    fn see(&mut self, seen: &ObserverEvent<'_>) {
-        let text = format!("{seen:?}");
+    fn on_event(&mut self, event: &ObserverEvent<'_>) {
+        let text = format!("{event:?}");
         self.0.push(text.split([' ', '{']).next().unwrap_or_default().to_owned());
     }
 }
@@ -127,8 +127,8 @@ fn a_step_that_was_declined_is_a_step() {
     let replies = [calls("t", &[("a", "no_such_tool", "{}"), ("b", "read_file", "oops")]), calls("Done.", &[])];
     let tools = Played::new(Vec::new());
     let (steps, ..) = run(&replies, &tools, &RefusingConfirmer);
-    let seen: Vec<_> = steps.iter().map(|step| (step.tool.as_str(), &step.arguments, step.is_error)).collect();
-    assert_eq!(seen, [("no_such_tool", &json!({}), true), ("read_file", &json!("oops"), true)]);
+    let steps_seen: Vec<_> = steps.iter().map(|step| (step.tool.as_str(), &step.arguments, step.is_error)).collect();
+    assert_eq!(steps_seen, [("no_such_tool", &json!({}), true), ("read_file", &json!("oops"), true)]);
 }
 
 /// A program that is killed when something is kept for the n-th time.

@@ -27,8 +27,8 @@ pub(super) struct StepDisplay {
 }
 
 impl AgentObserver for StepDisplay {
-    fn see(&mut self, seen: &ObserverEvent<'_>) {
-        match seen {
+    fn on_event(&mut self, event: &ObserverEvent<'_>) {
+        match event {
             ObserverEvent::Begun { request, model, goes_on, .. } => {
                 (self.step, self.thought, self.begun) = (0, None, None);
                 let how = if *goes_on { "goes on with" } else { "works on" };
