@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gradus_core::span::TraceId;
 use gradus_core::trajectory::{EarlierTurn, Trajectory};
-use gradus_store::{EarlierTurnRow, Store, StoreError};
+use gradus_store::{EarlierTurnRow, StoreError, StoreSnapshot};
 
 use crate::record_keys::{parse_timestamp_ns, sanitize_name};
 
@@ -63,7 +63,11 @@ pub(crate) struct SessionMemory(Mutex<RememberedTurns>);
 
 impl SessionMemory {
     /// Links the trajectories of a group to the turns before them, and remembers them for the turns that follow.
-    pub(crate) fn link_group(&self, store: &Store, trajectories: &mut [Trajectory]) -> Result<(), StoreError> {
+    pub(crate) fn link_group(
+        &self,
+        store: &StoreSnapshot<'_>,
+        trajectories: &mut [Trajectory],
+    ) -> Result<(), StoreError> {
         for trajectory in trajectories {
             self.link_trajectory(store, trajectory)?;
             self.remember(trajectory);
@@ -71,7 +75,7 @@ impl SessionMemory {
         Ok(())
     }
 
-    fn link_trajectory(&self, store: &Store, trajectory: &mut Trajectory) -> Result<(), StoreError> {
+    fn link_trajectory(&self, store: &StoreSnapshot<'_>, trajectory: &mut Trajectory) -> Result<(), StoreError> {
         let Some(session) = trajectory.session_id.as_deref().map(sanitize_name) else { return Ok(()) };
         // Turns of one trace group are linked already.
         if session.is_empty()
@@ -129,7 +133,7 @@ impl SessionMemory {
     /// before it is linked then.
     fn find_turn(
         &self,
-        store: &Store,
+        store: &StoreSnapshot<'_>,
         id: &str,
         left_to_read: &mut usize,
     ) -> Result<Option<RememberedTurn>, StoreError> {

@@ -46,6 +46,7 @@ mod sql;
 #[cfg(feature = "postgres")]
 mod staged_ingest;
 mod store_copy;
+mod store_snapshot;
 mod transfer;
 mod transfer_tables;
 mod ungraded;
@@ -89,6 +90,7 @@ pub use ready_queue::{MAX_ATTEMPTS, QuarantinedTrace, ReadyQuery, ReadyTraceGrou
 pub use retention::{RemovalCounts, RetentionPolicy};
 pub use spend::{JudgeSpend, SpendTotal};
 pub use store_copy::{CopiedTable, SearchTextBuilder, copy_store};
+pub use store_snapshot::StoreSnapshot;
 pub use transfer::TransferCounts;
 pub use ungraded::{GradingBacklog, RemainingGrading, UngradedTrajectory};
 pub use write_queue::WriteLane;

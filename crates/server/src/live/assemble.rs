@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::runner::RulesJudge;
-use gradus_store::{AssembledTraceGroup, ReadyQuery, ReadyTraceGroup, StoreError, TrajectoryRecord, WriteHandle};
+use gradus_store::{
+    AssembledTraceGroup, ReadyQuery, ReadyTraceGroup, Store, StoreError, StoreSnapshot, TrajectoryRecord, WriteHandle,
+};
 
 use super::assembly_failure::{AssemblyFailure, catch_assembly_panic};
 use super::assembly_queue::{AssemblyClaim, AssemblyQueue};
@@ -193,6 +195,7 @@ impl AssemblyBatch<'_> {
         }
         let reloadable = server.reloadable();
         judges.clear_if_reloaded(&reloadable);
+        let mut snapshot = SharedSnapshot::new(&server.store);
         let mut bytes = 0;
         while let Some(ready) = self.waiting.last().copied() {
             if server.is_stopping.load(Ordering::Relaxed) {
@@ -200,9 +203,14 @@ impl AssemblyBatch<'_> {
             }
             let began = Instant::now();
             let size = if self.is_large { TraceGroupSize::Large } else { TraceGroupSize::Small };
-            let assembled =
-                catch_assembly_panic(|| link_and_assemble(server, &reloadable, judges, ready.trace_group, size));
+            let assembled = catch_assembly_panic(|| {
+                link_and_assemble(server, &mut snapshot, &reloadable, judges, ready.trace_group, size)
+            });
             self.waiting.pop();
+            if self.is_large || !matches!(assembled, Ok(AssemblyOutcome::Assembled(_))) {
+                // What follows waits for the writer.
+                snapshot.close();
+            }
             match assembled {
                 Ok(AssemblyOutcome::Assembled(trace_group)) => {
                     bytes += trace_group.memory_bytes();
@@ -224,10 +232,12 @@ impl AssemblyBatch<'_> {
                 }
             }
             if bytes > MAX_BATCH_TRANSACTION_BYTES {
+                snapshot.close();
                 self.store_assembled()?;
                 bytes = 0;
             }
         }
+        drop(snapshot);
         self.store_assembled()
     }
 
@@ -349,21 +359,28 @@ enum AssemblyOutcome {
 /// through `ungraded_by`.
 fn link_and_assemble(
     server: &ServerState,
+    snapshot: &mut SharedSnapshot<'_>,
     reloadable: &ReloadableSettings,
     judges: &mut RuleJudges,
     number: i64,
     size: TraceGroupSize,
 ) -> Result<AssemblyOutcome, StoreError> {
-    let trace_group = server.store.trace_group_within(number, size.limits(&server.settings))?;
+    let trace_group = snapshot.current()?.trace_group_within(number, size.limits(&server.settings))?;
+    if size == TraceGroupSize::Large {
+        snapshot.close();
+    }
     if trace_group.is_cut && size == TraceGroupSize::Small {
         return Ok(AssemblyOutcome::TooLarge);
     }
     let due_ns = trace_group.due_ns;
     let (mut trajectories, links) = read_trace_group(trace_group)?;
+    if !links.is_empty() {
+        snapshot.close();
+    }
     if !links.is_empty() && server.store.link_traces(links, now_ns())?.wait()? {
         return Ok(AssemblyOutcome::LinkedToOthers);
     }
-    server.sessions.link_group(&server.store, &mut trajectories)?;
+    server.sessions.link_group(snapshot.current()?, &mut trajectories)?;
     let mut records = Vec::with_capacity(trajectories.len());
     for mut trajectory in trajectories {
         let rule = reloadable.rules.iter().find(|rule| rule.matches_project(project_or_default(&trajectory)));
@@ -374,6 +391,35 @@ fn link_and_assemble(
         });
     }
     Ok(AssemblyOutcome::Assembled(AssembledTraceGroup { trace_group: number, due_ns, records }))
+}
+
+/// The snapshot in which the small groups of a batch are read. It is renewed now and then, because the write-ahead log
+/// cannot be reset while it is open.
+struct SharedSnapshot<'s> {
+    store: &'s Store,
+    opened: Option<(StoreSnapshot<'s>, Instant)>,
+}
+
+impl<'s> SharedSnapshot<'s> {
+    const MAX_AGE: Duration = Duration::from_millis(50);
+
+    fn new(store: &'s Store) -> Self {
+        SharedSnapshot { store, opened: None }
+    }
+
+    fn current(&mut self) -> Result<&StoreSnapshot<'s>, StoreError> {
+        let is_fresh = |opened_at: &Instant| opened_at.elapsed() <= Self::MAX_AGE;
+        let fresh = self.opened.take().filter(|(_, opened_at)| is_fresh(opened_at));
+        let opened = match fresh {
+            Some(opened) => opened,
+            None => (self.store.open_snapshot()?, Instant::now()),
+        };
+        Ok(&self.opened.insert(opened).0)
+    }
+
+    fn close(&mut self) {
+        self.opened = None;
+    }
 }
 
 /// Returns the project, or the name under which spans without a project are stored.

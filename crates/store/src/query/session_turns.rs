@@ -96,27 +96,24 @@ pub struct EarlierTurnRow {
     pub end_ns: i64,
 }
 
-impl Store {
-    /// Trajectories of the session that began before this time, the latest first. `trace` identifies the project.
-    pub fn earlier_session_turns(
-        &self,
-        trace: TraceId,
-        session: &str,
-        start_ns: i64,
-        limit: usize,
-    ) -> Result<Vec<EarlierTurnRow>, StoreError> {
-        let reader = self.readers.take_reader()?;
-        let mut statement = reader.prepare_cached(
-            "SELECT trajectory_id, start_ns, end_ns FROM trajectory INDEXED BY trajectory_by_session \
-             WHERE session = ? AND session <> '' AND project = (SELECT project FROM trace WHERE trace_id = ?) \
-             AND start_ns < ? ORDER BY start_ns DESC LIMIT ?",
-        )?;
-        let id = trace.0.to_be_bytes();
-        let rows = statement.query_map(params![session, id, start_ns, limit as i64], |row| {
-            Ok(EarlierTurnRow { trajectory_id: row.get(0)?, start_ns: row.get(1)?, end_ns: row.get(2)? })
-        })?;
-        Ok(rows.collect::<Result<_, _>>()?)
-    }
+/// Lists trajectories of the session that began before this time, the latest first. `trace` identifies the project.
+pub(crate) fn read_earlier_turns(
+    sql: &SqlConnection,
+    trace: TraceId,
+    session: &str,
+    start_ns: i64,
+    limit: usize,
+) -> Result<Vec<EarlierTurnRow>, StoreError> {
+    let mut statement = sql.prepare_cached(
+        "SELECT trajectory_id, start_ns, end_ns FROM trajectory INDEXED BY trajectory_by_session \
+         WHERE session = ? AND session <> '' AND project = (SELECT project FROM trace WHERE trace_id = ?) \
+         AND start_ns < ? ORDER BY start_ns DESC LIMIT ?",
+    )?;
+    let id = trace.0.to_be_bytes();
+    let rows = statement.query_map(params![session, id, start_ns, limit as i64], |row| {
+        Ok(EarlierTurnRow { trajectory_id: row.get(0)?, start_ns: row.get(1)?, end_ns: row.get(2)? })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
 }
 
 /// Sums over the first `most` trajectories: any sender can add to a session.

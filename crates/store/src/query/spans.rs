@@ -87,46 +87,7 @@ const PAGE_BYTES: usize = 4 << 20;
 impl Store {
     /// The records of a trace group, within the default limits.
     pub fn trace_group(&self, trace_group: i64) -> Result<StoredTraceGroup, StoreError> {
-        self.trace_group_within(trace_group, TraceGroupLimits::default())
-    }
-
-    /// The records of a trace group within limits; see [`StoredTraceGroup::is_cut`].
-    pub fn trace_group_within(
-        &self,
-        trace_group: i64,
-        limits: TraceGroupLimits,
-    ) -> Result<StoredTraceGroup, StoreError> {
-        let reader = self.readers.take_reader()?;
-        // One read transaction: records that arrive from now on put the group into the queue again.
-        let sql: &SqlConnection = &*reader.snapshot()?;
-        let traces: Vec<(i64, [u8; 16], bool, String, i64)> = sql
-            .prepare_cached(
-                "SELECT t.no, trace_id, has_versions, project.name, t.spans FROM ( \
-                 SELECT no, trace_id, has_versions, project, spans FROM trace WHERE no = ?1 AND story = ?1 UNION ALL \
-                 SELECT no, trace_id, has_versions, project, spans FROM trace WHERE story = ?1 AND story <> no) t \
-                 JOIN project ON project.no = t.project",
-            )?
-            .query_map([trace_group], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)))?
-            .collect::<Result<_, _>>()?;
-        let mut found = StoredTraceGroup { no: trace_group, ..StoredTraceGroup::default() };
-        found.due_ns = sql
-            .prepare_cached("SELECT max(arrived_ns) FROM due WHERE story = ?")?
-            .query_row([trace_group], |row| row.get(0))?;
-        if traces.iter().map(|(_, _, _, _, spans)| *spans).sum::<i64>() > limits.spans {
-            found.is_cut = true;
-            return Ok(found);
-        }
-        let mut left = limits.bytes;
-        for (trace, id, has_versions, project, _) in traces {
-            let id = TraceId(u128::from_be_bytes(id));
-            found.traces.push(id);
-            found.projects.insert(id, project);
-            found.is_cut |= left == 0 || read_blocks(sql, trace, 0, &mut left, &mut found.blocks)?.is_some();
-            if has_versions {
-                read_versions(sql, trace, &mut found.versions)?;
-            }
-        }
-        Ok(found)
+        self.open_snapshot()?.trace_group_within(trace_group, TraceGroupLimits::default())
     }
 
     /// The next traces of a project with their records, in order of time; `None` at the end. A trace that is larger
@@ -171,6 +132,42 @@ impl Store {
         }
         Ok(last.map(|last| (page, last)))
     }
+}
+
+/// Reads the records of a trace group. The caller reads in one transaction.
+pub(crate) fn read_trace_group(
+    sql: &SqlConnection,
+    trace_group: i64,
+    limits: TraceGroupLimits,
+) -> Result<StoredTraceGroup, StoreError> {
+    let traces: Vec<(i64, [u8; 16], bool, String, i64)> = sql
+        .prepare_cached(
+            "SELECT t.no, trace_id, has_versions, project.name, t.spans FROM ( \
+             SELECT no, trace_id, has_versions, project, spans FROM trace WHERE no = ?1 AND story = ?1 UNION ALL \
+             SELECT no, trace_id, has_versions, project, spans FROM trace WHERE story = ?1 AND story <> no) t \
+             JOIN project ON project.no = t.project",
+        )?
+        .query_map([trace_group], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)))?
+        .collect::<Result<_, _>>()?;
+    let mut found = StoredTraceGroup { no: trace_group, ..StoredTraceGroup::default() };
+    found.due_ns = sql
+        .prepare_cached("SELECT max(arrived_ns) FROM due WHERE story = ?")?
+        .query_row([trace_group], |row| row.get(0))?;
+    if traces.iter().map(|(_, _, _, _, spans)| *spans).sum::<i64>() > limits.spans {
+        found.is_cut = true;
+        return Ok(found);
+    }
+    let mut left = limits.bytes;
+    for (trace, id, has_versions, project, _) in traces {
+        let id = TraceId(u128::from_be_bytes(id));
+        found.traces.push(id);
+        found.projects.insert(id, project);
+        found.is_cut |= left == 0 || read_blocks(sql, trace, 0, &mut left, &mut found.blocks)?.is_some();
+        if has_versions {
+            read_versions(sql, trace, &mut found.versions)?;
+        }
+    }
+    Ok(found)
 }
 
 /// Reads the blocks of a trace behind a block, and returns the last one if there are more than fit. The first block is

@@ -75,19 +75,7 @@ impl Store {
 
     /// The stored trajectory as JSON, without tool definitions.
     pub fn trajectory_json(&self, trajectory_id: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        self.trajectory_json_within(trajectory_id, u64::MAX)
-    }
-
-    /// The same; `None` also if it has more than `max_bytes`.
-    pub fn trajectory_json_within(&self, trajectory_id: &str, max_bytes: u64) -> Result<Option<Vec<u8>>, StoreError> {
-        let reader = self.readers.take_reader()?;
-        let body: Option<Vec<u8>> = reader
-            .prepare_cached("SELECT body FROM trajectory WHERE trajectory_id = ?")?
-            .query_row([trajectory_id], |row| row.get(0))
-            .optional()?;
-        // A damaged body is an error of decompression.
-        let is_within = |body: &Vec<u8>| crate::compress::decompressed_size(body).is_none_or(|size| size <= max_bytes);
-        body.filter(is_within).map(|body| crate::compress::decompress_bytes(&body)).transpose()
+        read_trajectory_json(&*self.readers.take_reader()?, trajectory_id, u64::MAX)
     }
 
     /// The trace in which a trajectory begins.
@@ -130,6 +118,21 @@ impl Store {
             .query_row([trajectory_id], |row| row.get(0))
             .optional()?)
     }
+}
+
+/// Reads a stored trajectory as JSON; `None` also if it has more than `max_bytes`.
+pub(crate) fn read_trajectory_json(
+    sql: &SqlConnection,
+    trajectory_id: &str,
+    max_bytes: u64,
+) -> Result<Option<Vec<u8>>, StoreError> {
+    let body: Option<Vec<u8>> = sql
+        .prepare_cached("SELECT body FROM trajectory WHERE trajectory_id = ?")?
+        .query_row([trajectory_id], |row| row.get(0))
+        .optional()?;
+    // A damaged body is an error of decompression.
+    let is_within = |body: &Vec<u8>| crate::compress::decompressed_size(body).is_none_or(|size| size <= max_bytes);
+    body.filter(is_within).map(|body| crate::compress::decompress_bytes(&body)).transpose()
 }
 
 /// Reads one trace. `which` is a condition with one parameter, written in this crate and never by a user.

@@ -118,18 +118,35 @@ impl SqlConnection {
 
     /// Begins a transaction that sees the state of one moment. It ends when the guard is dropped.
     pub(crate) fn snapshot(&self) -> Result<SnapshotGuard<'_>, SqlError> {
-        self.execute_batch(self.choose("BEGIN DEFERRED", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"))?;
+        self.begin_snapshot()?;
         Ok(SnapshotGuard(self))
+    }
+
+    fn begin_snapshot(&self) -> Result<(), SqlError> {
+        self.execute_batch(self.choose("BEGIN DEFERRED", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"))
+    }
+
+    /// Ends the reading transaction.
+    pub(crate) fn end_snapshot(&self) {
+        // Nothing was written, so it does not matter how the transaction ends.
+        let _ = self.execute_batch("ROLLBACK");
     }
 
     /// As [`SqlConnection::snapshot`], for a reader that waits for others between its statements. PostgreSQL ends
     /// transactions that are idle.
     pub(crate) fn patient_snapshot(&self) -> Result<SnapshotGuard<'_>, SqlError> {
-        let view = self.snapshot()?;
-        if self.sqlite().is_none() {
-            self.execute_batch("SET LOCAL idle_in_transaction_session_timeout = 0")?;
+        self.begin_patient_snapshot()?;
+        Ok(SnapshotGuard(self))
+    }
+
+    /// Begins what [`SqlConnection::patient_snapshot`] guards. [`SqlConnection::end_snapshot`] ends it.
+    pub(crate) fn begin_patient_snapshot(&self) -> Result<(), SqlError> {
+        self.begin_snapshot()?;
+        if self.sqlite().is_some() {
+            return Ok(());
         }
-        Ok(view)
+        let patient = self.execute_batch("SET LOCAL idle_in_transaction_session_timeout = 0");
+        patient.inspect_err(|_| self.end_snapshot())
     }
 
     /// Runs work in a transaction: all of it is committed, or nothing.
@@ -199,7 +216,6 @@ impl std::ops::Deref for SnapshotGuard<'_> {
 
 impl Drop for SnapshotGuard<'_> {
     fn drop(&mut self) {
-        // Nothing was written, so it does not matter how the transaction ends.
-        let _ = self.0.execute_batch("ROLLBACK");
+        self.0.end_snapshot();
     }
 }
