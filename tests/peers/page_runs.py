@@ -35,6 +35,10 @@ def read_in_seconds(browser):
     press(page, "j", "j", "j")
     for place in (".outline", ".pinned .asked", ".pinned .answer"):
         expect(page.locator(place)).to_be_in_viewport()
+    # The outline marks the step that is read.
+    page.locator("#step-3").evaluate("step => step.scrollIntoView({ block: 'start' })")
+    expect(page.locator(".outline a[aria-current]")).to_have_count(1)
+    expect(page.locator(".outline a[aria-current]")).to_have_attribute("href", re.compile("#step-[23]$"))
     page.locator(".outline a", has_text="get_weather").click()
     expect(page).to_have_url(re.compile("#step-1$"))
     # No fact is said twice at the top.

@@ -434,4 +434,25 @@ function help() {
   dialog.showModal();
 }
 
+// The outline marks the first step in sight, and scrolls along with the page.
+function followScroll() {
+  const links = new Map(all(".outline a[href^='#step-']").map((link) => [link.hash.slice(1), link]));
+  const side = document.querySelector(".trace-side");
+  const inSight = new Set();
+  let marked = null;
+  const observer = new IntersectionObserver((changes) => {
+    for (const { target, isIntersecting } of changes) inSight[isIntersecting ? "add" : "delete"](target.id);
+    let link = null;
+    for (const [id, one] of links) if (inSight.has(id)) { link = one; break; }
+    if (!link || link === marked) return;
+    marked?.removeAttribute("aria-current");
+    link.setAttribute("aria-current", "location");
+    marked = link;
+    const [around, at] = [side.getBoundingClientRect(), link.getBoundingClientRect()];
+    if (at.top < around.top || at.bottom > around.bottom) side.scrollTop += at.top - around.top - around.height / 2;
+  }, { rootMargin: "-10% 0px -50% 0px" });
+  for (const id of links.keys()) { const step = document.getElementById(id); if (step) observer.observe(step); }
+}
+if (document.querySelector(".trace-side .outline")) followScroll();
+
 arrive();
