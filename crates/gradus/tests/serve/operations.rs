@@ -66,6 +66,7 @@ fn the_description_names_what_there_is() {
         "/api/v1/demo",
         "/api/v1/start",
         "/api/v1/failure-groups",
+        "/api/v1/failure-groups/{key}",
         "/api/v1/failure-groups/{key}/dataset",
         "/api/v1/quarantine",
         "/api/v1/quarantine/retry",

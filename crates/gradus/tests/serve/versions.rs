@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::lab::{Lab, Server, json_lines};
-use crate::pages::page;
+use crate::pages::{page, post};
 use crate::spans::{SECOND_NS, Visit, attributes, export, now_ns, trace_id};
 
 /// Two versions of one agent over the same four requests; the second one makes a call that its tool cannot take in two of
@@ -186,10 +186,29 @@ fn the_verdicts_of_a_group_are_reviewed_alone_and_its_dataset_states_its_checks(
     let (_lab, server) = two_versions();
     let group = server.json("/api/v1/failure-groups")["items"][0].clone();
     let key = group["key"].as_str().unwrap();
+    let alone = server.json(&format!("/api/v1/failure-groups/{key}"));
+    assert_eq!((&alone["reason"], &alone["examples"][0]), (&group["reason"], &group["example"]));
+    assert_eq!(alone["examples"].as_array().unwrap().len() as u64, group["trajectories"].as_u64().unwrap());
+    assert_eq!(server.get("/api/v1/failure-groups/nonsense").status, 404);
     let text = page(&server, &format!("/groups/{key}"));
     assert!(text.contains(&format!("/review?group={key}")) && text.contains("without checks"), "{text}");
     let review = page(&server, &format!("/review?group={key}"));
     assert!(review.contains("Only verdicts of the failure group"), "{review}");
     let items = json_lines(server.get(&format!("/api/v1/failure-groups/{key}/dataset")).text().as_bytes());
     assert_eq!(items[0]["metadata"]["checks"], "none");
+}
+
+#[test]
+fn a_group_form_that_cannot_be_stored_comes_back_with_what_was_typed() {
+    let (lab, server) = two_versions();
+    let key = server.json("/api/v1/failure-groups")["items"][0]["key"].as_str().unwrap().to_owned();
+    let (log, away) = (lab.path(".gradus/gradus.db-wal"), lab.path("away"));
+    std::fs::rename(&log, &away).unwrap();
+    let refused = post(&server, &format!("/groups/{key}"), "name=Wrong+file&note=keep+%3Cthis%3E");
+    let text = refused.text();
+    assert_eq!(refused.status, 503, "{text}");
+    assert!(text.contains("role=\"alert\"") && text.contains("gone or was replaced"), "{text}");
+    assert!(text.contains("value=\"Wrong file\"") && text.contains(">keep &#60;this&#62;</textarea>"), "{text}");
+    std::fs::rename(&away, &log).unwrap();
+    assert!(!page(&server, &format!("/groups/{key}")).contains("Wrong file"));
 }

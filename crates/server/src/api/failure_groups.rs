@@ -20,6 +20,8 @@ use crate::time_text as time;
 const MAX_GROUPS: usize = 200;
 /// Maximum number of items in a dataset.
 const MAX_ITEMS: usize = 1_000;
+/// Maximum number of trajectories of a group in one response.
+const MAX_EXAMPLES: usize = 200;
 /// Maximum size of a dataset. A request can be a whole document.
 const MAX_DATASET_BYTES: usize = 8 << 20;
 
@@ -124,6 +126,45 @@ pub(super) async fn list_failure_groups(
     .await
 }
 
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct GroupExampleParams {
+    /// At most 200 [default: 20].
+    limit: Option<usize>,
+}
+
+/// One failure group over all stored trajectories.
+#[derive(Serialize, ToSchema)]
+#[schema(as = FailureGroupDetails)]
+pub(super) struct FailureGroupDetails {
+    #[serde(flatten)]
+    group: FailureGroupItem,
+    /// The latest trajectories with it, latest first.
+    examples: Vec<FailureExampleItem>,
+}
+
+/// One failure group with its latest trajectories.
+#[utoipa::path(get, path = "/api/v1/failure-groups/{key}", tag = "metrics",
+    params(("key" = String, Path, description = "The key of the group"), GroupExampleParams),
+    responses((status = 200, body = FailureGroupDetails), (status = 404, body = crate::http_error::ErrorBody)))]
+pub(super) async fn get_failure_group(
+    State(server): State<Arc<ServerState>>,
+    Path(key): Path<String>,
+    ApiQuery(params): ApiQuery<GroupExampleParams>,
+) -> Result<Json<FailureGroupDetails>, ApiError> {
+    let limit = params.limit.unwrap_or(20).clamp(1, MAX_EXAMPLES);
+    run_short_query(&server, move |server| {
+        let options = FailureGroupOptions { before_ns: None, with_muted: true, key: Some(&key), limit: 1 };
+        let groups = server.store.failure_groups(&MetricFilter::default(), options)?.groups;
+        let group = groups.into_iter().next().ok_or_else(|| ApiError::not_found("there is no such failure group"))?;
+        let examples = server.store.failure_examples(&key, limit)?;
+        let examples = examples.into_iter().map(FailureExampleItem::from_row).collect();
+        Ok(Json(FailureGroupDetails { group: FailureGroupItem::from_row(group), examples }))
+    })
+    .await
+}
+
 /// The requests of the runs of a group, as a dataset for `gradus experiment`; at most 1,000 and 8 MB, the latest. Items
 /// have a check only where one follows for certain: no call of a tool that does not exist, and any answer for runs that
 /// ended without one. `metadata.checks` says so.
@@ -216,12 +257,18 @@ impl FailureGroupItem {
                 .into_iter()
                 .map(|(version, trajectories)| VersionCount { version, trajectories })
                 .collect(),
-            example: row.example.map(|one| FailureExampleItem {
-                trace_id: format!("{:032x}", one.trace_id.0),
-                trajectory_id: one.trajectory_id,
-                step: one.step,
-                query: one.query,
-            }),
+            example: row.example.map(FailureExampleItem::from_row),
+        }
+    }
+}
+
+impl FailureExampleItem {
+    fn from_row(row: FailureExampleRow) -> FailureExampleItem {
+        FailureExampleItem {
+            trace_id: format!("{:032x}", row.trace_id.0),
+            trajectory_id: row.trajectory_id,
+            step: row.step,
+            query: row.query,
         }
     }
 }

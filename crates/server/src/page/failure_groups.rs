@@ -27,7 +27,7 @@ use crate::caller::{RequestCaller, RequiredScope};
 use crate::clock::now_ns;
 use crate::derived_checks::derive_checks;
 use crate::evaluators::find_evaluator_title;
-use crate::http_error::ApiError;
+use crate::http_error::{ApiError, run_short_query};
 use crate::recorded_verdict::load_verdicts;
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
@@ -277,6 +277,8 @@ struct FailureGroupPage {
     /// The reason, if the group has a name.
     reason: Option<String>,
     facts: Vec<(&'static str, String)>,
+    /// Why the submitted form was not stored. It is shown again with what was typed.
+    problem: Option<String>,
     name: String,
     note: String,
     is_muted: bool,
@@ -333,6 +335,7 @@ fn build_group_page(
         may_change,
         reason: row.name.is_some().then(|| text::format_reason_line(&row.reason)),
         facts: facts.into_iter().filter(|(_, value)| !value.is_empty()).collect(),
+        problem: None,
         name: row.name.unwrap_or_default(),
         note: row.note.unwrap_or_default(),
         is_muted: row.is_muted,
@@ -363,30 +366,49 @@ pub(super) async fn submit_failure_group(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, PageError> {
-    let given: FailureGroupForm = form::read_form(&server, &headers, body).await?;
+    let submitted: FailureGroupForm = form::read_form(&server, &headers, body).await?;
     let redaction = &server.reloadable().redaction;
     let clean = |text: Option<String>, most: usize| {
         let text: Option<String> = text.map(|text| text.trim().chars().take(most).collect());
         text.map(|text| redaction.apply(&text).unwrap_or(text))
     };
-    let said = FailureGroupNote {
-        name: clean(given.name, MAX_NAME_CHARS),
-        note: clean(given.note, MAX_NOTE_CHARS),
-        is_muted: given.mute.map(|mute| mute == "on"),
+    let annotation = FailureGroupNote {
+        name: clean(submitted.name, MAX_NAME_CHARS),
+        note: clean(submitted.note, MAX_NOTE_CHARS),
+        is_muted: submitted.mute.map(|mute| mute == "on"),
     };
     let back = group_url(&key);
-    let known = crate::http_error::run_outside_pool(&server, move |server| {
-        Ok(server.store.annotate_failure_group(&key, said, now_ns())?.wait()?)
+    let (stored_key, stored) = (key.clone(), annotation.clone());
+    let is_known = crate::http_error::run_outside_pool(&server, move |server| {
+        Ok(server.store.annotate_failure_group(&stored_key, stored, now_ns())?.wait()?)
     })
-    .await?;
-    if !known {
-        return Err(PageError::new(StatusCode::NOT_FOUND, "There is no such failure group."));
+    .await;
+    match is_known {
+        Ok(true) => {}
+        Ok(false) => return Err(PageError::not_found("There is no such failure group.")),
+        Err(error) => return render_refused_form(&server, key, annotation, &headers, error).await,
     }
     let mut response = StatusCode::SEE_OTHER.into_response();
     if let Ok(back) = HeaderValue::from_str(&back) {
         response.headers_mut().insert(LOCATION, back);
     }
     Ok(response)
+}
+
+/// The page again, with what was typed: the store did not take it.
+async fn render_refused_form(
+    server: &Arc<ServerState>,
+    key: String,
+    submitted: FailureGroupNote,
+    headers: &HeaderMap,
+    error: ApiError,
+) -> Result<Response, PageError> {
+    let frame = PageLayout::new("/", None, headers);
+    let mut page = run_short_query(server, move |server| build_group_page(server, &key, frame, true)).await?;
+    page.problem = Some(error.message().to_owned());
+    page.name = submitted.name.unwrap_or(page.name);
+    page.note = submitted.note.unwrap_or(page.note);
+    Ok(render::respond_with_status(error.status(), &page))
 }
 
 #[cfg(test)]
