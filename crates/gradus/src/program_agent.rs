@@ -61,7 +61,7 @@ impl ProgramAgent {
         let begun = Instant::now();
         let ended = self.run_program(arena.url(), &receiver, job).await;
         let seconds = begun.elapsed().as_secs_f64();
-        let refused_exports = receiver.refused_count();
+        let refused_exports = receiver.refused_request_count();
         receiver.stop().await;
         let (exchanges, after) = {
             let world = arena.world();

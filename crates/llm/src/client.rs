@@ -291,7 +291,7 @@ impl ModelClient {
                     CallError::Timeout(_) => others >= FIRST_CONTACT_TIMEOUTS,
                     _ => false,
                 };
-            match self.retry.backoff_delay(&error, others, rate_limited) {
+            match self.retry.next_retry_delay(&error, others, rate_limited) {
                 Some(pause) if !given_up => tokio::time::sleep(pause).await,
                 _ => return (attempts, Err(ModelCallFailure { error, attempts })),
             }

@@ -31,8 +31,9 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// Returns the pause after a failure; `None` to give up. `others` and `rate_limited` include this failure.
-    pub(crate) fn backoff_delay(&self, error: &CallError, others: u32, rate_limited: u32) -> Option<Duration> {
+    /// Returns the pause after a failure; `None` to give up. `rate_limited` counts the failures
+    /// by a rate limit so far and `others` all others, this failure included.
+    pub(crate) fn next_retry_delay(&self, error: &CallError, others: u32, rate_limited: u32) -> Option<Duration> {
         if !error.is_transient() || others >= self.attempts || rate_limited >= self.rate_limited_attempts {
             return None;
         }
@@ -57,25 +58,25 @@ mod tests {
         let policy = RetryPolicy::default();
         let error = CallError::Server { status: 503, message: String::new(), retry_after: None };
         for failures in 1..policy.attempts {
-            let pause = policy.backoff_delay(&error, failures, 0).expect("tried again");
+            let pause = policy.next_retry_delay(&error, failures, 0).expect("tried again");
             let ceiling = policy.first_pause * (1 << (failures - 1));
             assert!(pause >= ceiling / 2 && pause <= ceiling, "{pause:?} after {failures} failures");
         }
-        assert_eq!(policy.backoff_delay(&error, policy.attempts, 0), None);
+        assert_eq!(policy.next_retry_delay(&error, policy.attempts, 0), None);
     }
 
     #[test]
     fn obeys_the_endpoint() {
         let error = CallError::RateLimited { retry_after: Some(Duration::from_secs(20)) };
-        let pause = RetryPolicy::default().backoff_delay(&error, 0, 1).expect("tried again");
+        let pause = RetryPolicy::default().next_retry_delay(&error, 0, 1).expect("tried again");
         assert!(pause >= Duration::from_secs(20) && pause < Duration::from_secs(21));
     }
 
     #[test]
     fn does_not_repeat_what_cannot_succeed() {
         let refused = CallError::Refused { status: 400, message: String::new() };
-        assert_eq!(RetryPolicy::default().backoff_delay(&refused, 1, 0), None);
+        assert_eq!(RetryPolicy::default().next_retry_delay(&refused, 1, 0), None);
         let key = CallError::Unauthorized { status: 401, message: String::new() };
-        assert_eq!(RetryPolicy::default().backoff_delay(&key, 1, 0), None);
+        assert_eq!(RetryPolicy::default().next_retry_delay(&key, 1, 0), None);
     }
 }

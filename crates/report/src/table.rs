@@ -31,7 +31,7 @@ const MIN_ID_CHARS: usize = 8;
 /// Maximum width of the column of tools. Tools and query share the width that the other columns leave.
 const MAX_TOOLS_WIDTH: usize = 34;
 /// Minimum width of tools and query together. Below it, the start time is dropped.
-const MIN_TEXT_WIDTH: usize = 44;
+const MIN_TOOLS_AND_QUERY_WIDTH: usize = 44;
 const GAP: &str = "  ";
 /// Maximum stored width of a text in a row. It bounds the memory of a table of many trajectories.
 const MAX_STORED_WIDTH: usize = 200;
@@ -65,7 +65,7 @@ impl TrajectoryTable {
 
     /// Prints the table for a terminal of `width` columns, and a line with the total.
     pub fn print(&self, width: usize, out: &mut dyn Write) -> io::Result<()> {
-        let id = self.unique_prefix();
+        let id = self.unique_prefix_length();
         let widest = |title: &str, of: fn(&TrajectoryTableRow) -> &str| {
             self.rows.iter().map(|row| of(row).width()).max().unwrap_or(0).max(title.width())
         };
@@ -73,7 +73,7 @@ impl TrajectoryTable {
         let mut rest = width.saturating_sub(id + steps + defects + 4 * GAP.len());
         // On a narrow terminal the start time is dropped.
         let start = widest("START", |row| &row.start) + GAP.len();
-        let start = if rest >= start + MIN_TEXT_WIDTH { start } else { 0 };
+        let start = if rest >= start + MIN_TOOLS_AND_QUERY_WIDTH { start } else { 0 };
         rest -= start;
         let tools = widest("TOOLS", |row| &row.tools).min(MAX_TOOLS_WIDTH).min(rest * 2 / 5);
         let query = rest.saturating_sub(tools).max(1);
@@ -97,7 +97,7 @@ impl TrajectoryTable {
 
     /// Returns the length of the shortest prefix that distinguishes all ids. In sorted order only neighbours must be
     /// compared.
-    fn unique_prefix(&self) -> usize {
+    fn unique_prefix_length(&self) -> usize {
         let mut ids: Vec<&str> = self.rows.iter().map(|row| row.id.as_str()).collect();
         ids.sort_unstable();
         let needed = ids.windows(2).map(|pair| {
@@ -133,7 +133,6 @@ fn truncate_to_width(text: &str, width: usize) -> String {
         used += columns;
         kept.push(c);
     }
-    // Ids are cut without a mark: they are still good to use.
     if text.len() >= 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return text[..width.min(text.len())].to_owned();
     }

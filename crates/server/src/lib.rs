@@ -285,7 +285,8 @@ impl RunningServer {
         RunningServer::start_private_at(data, SocketAddr::from(([127, 0, 0, 1], 0))).await
     }
 
-    /// As [`RunningServer::start_private`], at this address. With a port of its own it serves gRPC there as well.
+    /// As [`RunningServer::start_private`], at this address. With a port other than 0, it also serves gRPC
+    /// there.
     pub async fn start_private_at(data: &Path, http: SocketAddr) -> Result<RunningServer, ServerStartError> {
         let mut config = ServerConfig::new(data.to_owned());
         let address = || Some(http.to_string());
@@ -296,8 +297,8 @@ impl RunningServer {
     }
 
     /// OTLP requests that were answered with an error since the start. A benchmark uses it to detect lost spans.
-    pub fn refused_count(&self) -> u64 {
-        self.server.meters.refused_count()
+    pub fn refused_request_count(&self) -> u64 {
+        self.server.meters.refused_request_count()
     }
 
     /// Spans that were stored since the start, without repeated ones.

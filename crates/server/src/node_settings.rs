@@ -48,7 +48,7 @@ fn differing_parts<'s>(own: &'s str, other: &str) -> Vec<&'s str> {
 }
 
 /// Describes the servers with other settings in one line; `None` without any.
-pub(crate) fn explain_other_settings(own: &str, nodes: &[NodeRow]) -> Option<String> {
+pub(crate) fn describe_differing_nodes(own: &str, nodes: &[NodeRow]) -> Option<String> {
     let mut different = Vec::new();
     for node in nodes {
         let parts = differing_parts(own, &node.settings);
@@ -78,10 +78,10 @@ mod tests {
     #[test]
     fn only_what_differs_is_named() {
         let own = "rules:1 rubrics:2 judges:3";
-        assert_eq!(explain_other_settings(own, &[node("a", own), node("b", "")]), None);
+        assert_eq!(describe_differing_nodes(own, &[node("a", own), node("b", "")]), None);
         // Parts that only one version knows are no difference.
-        assert_eq!(explain_other_settings(own, &[node("a", "rules:1 scales:9")]), None);
-        let told = explain_other_settings(own, &[node("a", own), node("b", "rules:1 rubrics:9 judges:9")]).unwrap();
+        assert_eq!(describe_differing_nodes(own, &[node("a", "rules:1 scales:9")]), None);
+        let told = describe_differing_nodes(own, &[node("a", own), node("b", "rules:1 rubrics:9 judges:9")]).unwrap();
         assert!(told.starts_with("node b at 10.0.0.7 (gradus 1.2.3) has other rubrics, judges; "), "{told}");
         assert!(!told.contains("node a") && told.contains("same gradus.toml") && !told.contains('\n'), "{told}");
     }

@@ -62,7 +62,7 @@ impl PrometheusMetrics {
         self.refused.fetch_add(u64::from(status >= 400), Ordering::Relaxed);
     }
 
-    pub(super) fn refused_count(&self) -> u64 {
+    pub(super) fn refused_request_count(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 

@@ -27,7 +27,7 @@ use super::grading_rule::{GradingRule, GradingRuleError, build_grading_rules};
 use super::queries::QueryLimits;
 use crate::alert;
 use crate::live_calibration::LiveCalibrations;
-use crate::node_settings::{describe_settings, explain_other_settings};
+use crate::node_settings::{describe_differing_nodes, describe_settings};
 use crate::redaction::{Redaction, RedactionError};
 use crate::serve_defaults as defaults;
 use crate::serve_section::ServeSection;
@@ -72,14 +72,14 @@ pub(crate) struct ServerSettings {
     pub(super) needs_key: bool,
     pub(super) supplements: SupplementLoader,
     pub(super) demo: Option<DemoPlayer>,
-    pub(super) anchors: AnchorSettings,
+    pub(super) anchors: JudgeAnchorSettings,
     /// Private networks that alerts made on the page may send to.
     pub(super) alert_networks: Vec<IpNetwork>,
 }
 
 /// How judges are asked the same questions again, to detect that their answers changed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct AnchorSettings {
+pub(crate) struct JudgeAnchorSettings {
     /// Questions of each evaluator that a model answers; 0 asks none.
     pub(super) count: usize,
     pub(super) every: Duration,
@@ -279,9 +279,9 @@ fn parse_alert_networks(serve: &ServeSection) -> Result<Vec<IpNetwork>, ServerSe
     serve.alert_networks.iter().map(parse).collect()
 }
 
-/// Parses the settings of anchors. With fewer than ten anchors, most would have to change before the change is
-/// significant: six of ten, seven of twenty.
-fn parse_anchor_settings(serve: &ServeSection) -> Result<AnchorSettings, ServerSettingsError> {
+/// Parses the settings of anchors. A change is significant from 6 of 10 or 7 of 20 anchors on; with fewer than ten,
+/// nearly all would have to change.
+fn parse_anchor_settings(serve: &ServeSection) -> Result<JudgeAnchorSettings, ServerSettingsError> {
     let count = serve.anchors.unwrap_or(defaults::ANCHOR_COUNT);
     if !(count == 0 || (10..=500).contains(&count)) {
         return Err(ServerSettingsError::AnchorCount { given: count });
@@ -289,7 +289,7 @@ fn parse_anchor_settings(serve: &ServeSection) -> Result<AnchorSettings, ServerS
     let text = serve.anchor_every.as_deref().unwrap_or(defaults::ANCHOR_INTERVAL);
     let every = parse_duration_up_to(text, MAX_RETENTION_AGE).filter(|every| !every.is_zero());
     let every = every.ok_or_else(|| ServerSettingsError::AnchorInterval { text: text.to_owned() })?;
-    Ok(AnchorSettings { count, every })
+    Ok(JudgeAnchorSettings { count, every })
 }
 
 /// Returns the share of one client address: half of the budget, raised to what the largest request needs, and never
@@ -332,7 +332,7 @@ pub struct ServerSummary {
     pub data: PathBuf,
     pub store: StoreLocation,
     pub needs_key: bool,
-    /// What servers on one database compare.
+    /// Digests of the settings that servers on one database compare.
     node_settings: String,
     /// The model of each rule that asks one, by the name of the rule, so that doctor can test the endpoints.
     pub judges: Vec<(String, Arc<ModelJudge>)>,
@@ -340,8 +340,8 @@ pub struct ServerSummary {
 
 impl ServerSummary {
     /// Describes in one line which servers on the database have other settings; `None` if all agree.
-    pub fn explain_other_settings(&self, nodes: &[NodeRow]) -> Option<String> {
-        explain_other_settings(&self.node_settings, nodes)
+    pub fn describe_differing_nodes(&self, nodes: &[NodeRow]) -> Option<String> {
+        describe_differing_nodes(&self.node_settings, nodes)
     }
 }
 

@@ -3,7 +3,7 @@
 //! Steps of one trajectory are alike: an agent that misreads a request misreads it in every step, so ten steps of one
 //! trajectory carry less information than one step of each of ten. The number of observations is therefore divided by
 //! the design effect (Kish), which is estimated from the variance between trajectories. The interval is Wilson's score
-//! interval, with Student's quantile instead of the normal one if there are few trajectories. Unlike a bootstrap it
+//! interval, with Student's quantile, or the normal one for a single yes-or-no answer per trajectory. Unlike a bootstrap it
 //! needs no random numbers, has a positive width even if all scores are equal, and keeps its coverage in small samples.
 
 use schemars::JsonSchema;
@@ -129,7 +129,7 @@ fn share_interval(sums: &ClusterSums, alpha: f64) -> Option<ConfidenceInterval> 
     }
     let squares = (sum_sum - 2.0 * share * sum_count + share * share * count_count).max(0.0);
     let variance = groups / (groups - 1.0) * squares / (count * count);
-    // A design effect below 1 would mean that trajectories differ less than by chance, which is chance itself.
+    // A design effect below 1 is sampling noise.
     let design_effect = (variance / independent).max(1.0);
     Some(wilson_interval(share, (count / design_effect).max(1.0), student_quantile(alpha, groups - 1.0)))
 }
@@ -148,9 +148,9 @@ pub(crate) fn degrees_of_freedom(clusters: &[ScoreCluster], worst: f64, best: f6
     (count * count / squares - 1.0).max(1.0)
 }
 
-/// All scores are best or all are worst, so the design effect cannot be estimated and each cluster counts once. That
-/// alone could give a wider interval than one deviating score does. So the interval is bounded by the one for a single
-/// deviation, taken with a design effect of 1.
+/// All scores are best or all are worst, so the design effect cannot be estimated and each cluster counts once. The
+/// interval is bounded by that of a sample with one deviating score and a design effect of 1, which must not be
+/// narrower.
 fn uniform_scores_interval(share: f64, count: f64, groups: f64, alpha: f64) -> ConfidenceInterval {
     let uniform = wilson_interval(share, groups, normal_quantile(alpha));
     if count <= 1.0 || groups < 1.5 {

@@ -77,7 +77,7 @@ pub use node_settings::NodeRow;
 pub use projects::ProjectInfo;
 pub use query::{
     AnnotationQuery, BUCKET_NS, ComparedGroupRow, ComparedOutcome, ComparedRunRow, ComparedRuns, EarlierTurnRow,
-    ExampleRow, FailureExampleRow, FailureGroupList, FailureGroupOptions, FailureGroupRow, GradedTrajectory,
+    ExampleRow, FailureGroupList, FailureGroupOptions, FailureGroupRow, FailureTrajectoryRow, GradedTrajectory,
     GroupTotals, JudgedCaseRow, LabelRow, LatestOverview, MAX_SORTED_TRACES, MetricFilter, MetricGroup, MetricPeriod,
     MetricPeriods, MetricRow, NameScoreRow, NameScoreTable, OverviewTotals, PagePosition, ProjectPosition, ProjectRow,
     RecentOutcomeRow, ReviewFilter, ReviewItem, ReviewPosition, ReviewProgress, RunEndingRow, ScoreBound, ScoreMoments,

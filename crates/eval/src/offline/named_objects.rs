@@ -38,7 +38,7 @@ pub(super) fn judge_query_to_thought(offline: &OfflineJudge<'_>, at: usize) -> O
         );
         return OfflineVerdict::bad(QUERY_OTHER_OBJECT, explanation, evidence());
     }
-    if let Some((asked, said)) = find_other_kind(offline, at, query, thought) {
+    if let Some((asked, said)) = find_wrong_sibling_tool(offline, at, query, thought) {
         let explanation = format!(
             "The request names what {} is for, the thought only what {} is for, and that is called first.",
             quote_excerpt(asked),
@@ -73,7 +73,7 @@ fn find_other_object(
         let is_repeated = asked.any(|asked| thought.lower.contains(&asked.text.to_lowercase()));
         // Words around a slash, codes and addresses are mentioned for many reasons. The step is about such an object
         // only if its call takes one.
-        if !takes_object(offline, at, said) {
+        if !call_takes_object(offline, at, said) {
             continue;
         }
         if !is_repeated && !may_be_known(offline, at, &said.text) && !query.lower.contains(&said.text.to_lowercase()) {
@@ -83,12 +83,12 @@ fn find_other_object(
     None
 }
 
-/// Whether the call of a step takes an object like this: a value of the same spelling, or for `owner/name` a parameter
-/// for the name.
-fn takes_object(offline: &OfflineJudge<'_>, at: usize, said: &TextIdentifier) -> bool {
+/// Whether the call of a step takes an object like this: a value of the same shape, or for `owner/name` and numbers a
+/// parameter for one.
+fn call_takes_object(offline: &OfflineJudge<'_>, at: usize, said: &TextIdentifier) -> bool {
     offline.scalar_arguments(at).iter().any(|scalar| match said.shape {
         IdentifierShape::Pair => {
-            // For a coding agent `a/b` is a folder or two words, unless the call takes a half of it as the name of one.
+            // For a coding agent `a/b` is a folder or two words, unless the call takes one half as a value.
             let is_half = || said.text.split('/').any(|half| half.eq_ignore_ascii_case(&scalar.value));
             match coding::is_coding_agent(offline) {
                 true => values::names_repository(scalar.parameter) && is_half(),
@@ -105,7 +105,7 @@ fn takes_object(offline: &OfflineJudge<'_>, at: usize, said: &TextIdentifier) ->
 
 /// Finds a call of the wrong one of two tools that differ only in the kind of object (`list_orders`,
 /// `list_invoices`): the request names one kind, the first thought only the other, and the other tool is called.
-fn find_other_kind<'o>(
+fn find_wrong_sibling_tool<'o>(
     offline: &'o OfflineJudge<'_>,
     at: usize,
     query: &AnalyzedText<'_>,
@@ -149,7 +149,7 @@ fn required_parameters(tool: &IndexedTool) -> Option<Vec<&str>> {
     (!names.is_empty()).then_some(names)
 }
 
-/// Finds an exact name of the request that the thought repeats. The container (`owner/name`) does not count: most
+/// Finds an exact name of the request that the thought repeats. The repository (`owner/name`) does not count: most
 /// objects of a run share it.
 fn find_same_object<'q>(query: &'q AnalyzedText<'_>, thought: &AnalyzedText<'_>) -> Option<&'q str> {
     let names = |asked: &&TextIdentifier| {
@@ -165,7 +165,7 @@ fn find_same_object<'q>(query: &'q AnalyzedText<'_>, thought: &AnalyzedText<'_>)
 }
 
 /// Finds an argument that contradicts an exact name in the thought.
-pub(super) fn find_contradicted_thought(
+pub(super) fn find_thought_contradiction(
     offline: &OfflineJudge<'_>,
     at: usize,
     thought: &AnalyzedText<'_>,
@@ -177,7 +177,7 @@ pub(super) fn find_contradicted_thought(
     // A coding agent reports, compares and plans before a call: what it mentions need not be what it works on next.
     // Only a parameter for `owner/name` shows that the call is about such an object.
     let names_container = found.shape == Some(IdentifierShape::Pair) && values::names_repository(&found.parameter);
-    // "branding/UX" is no repository.
+    // Only a pair that was seen before is a repository: "branding/UX" is two words.
     if coding::is_coding_agent(offline) && !(names_container && is_known(offline, at, &found.named_instead)) {
         return None;
     }
@@ -207,12 +207,12 @@ pub(super) fn find_unrequested_object(
     let is_exact = found.shape.is_some_and(|shape| {
         matches!(shape, IdentifierShape::Pair | IdentifierShape::Email | IdentifierShape::Code) || found.is_doubtful
     });
-    (is_exact && !is_slashed_word(offline, &found) && !may_be_known(offline, at, &found.value)).then_some(found)
+    (is_exact && !is_ambiguous_pair(offline, &found) && !may_be_known(offline, at, &found.value)).then_some(found)
 }
 
 /// Whether `a/b` may be a folder or two words instead of `owner/name`: coding agents use many of them, and the
 /// parameter does not take a repository.
-fn is_slashed_word(offline: &OfflineJudge<'_>, found: &ValueContradiction) -> bool {
+fn is_ambiguous_pair(offline: &OfflineJudge<'_>, found: &ValueContradiction) -> bool {
     found.shape == Some(IdentifierShape::Pair)
         && !values::names_repository(&found.parameter)
         && coding::is_coding_agent(offline)
@@ -223,7 +223,8 @@ fn may_be_known(offline: &OfflineJudge<'_>, at: usize, value: &str) -> bool {
     offline.has_lost_result(at) || is_known(offline, at, value)
 }
 
-/// Whether the conversation, the instructions or an earlier result contains the value.
+/// Whether the conversation, the instructions or an earlier result contains the value. Also true if the index was
+/// cut, since absence proves nothing then.
 fn is_known(offline: &OfflineJudge<'_>, at: usize, value: &str) -> bool {
     let index = offline.evidence();
     index.is_cut

@@ -25,7 +25,7 @@ pub(super) fn judge_tool_choice(offline: &OfflineJudge<'_>, at: usize) -> Offlin
         }
         return OfflineVerdict::bad(THOUGHT_UNKNOWN_TOOL, why, evidence());
     }
-    if let Some(found) = named_objects::find_contradicted_thought(offline, at, thought) {
+    if let Some(found) = named_objects::find_thought_contradiction(offline, at, thought) {
         let explanation = format!(
             "The thought speaks of {}, but {} is called with {} = {}.",
             quote_excerpt(&found.named_instead),

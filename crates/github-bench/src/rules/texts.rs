@@ -61,7 +61,6 @@ pub(super) fn decode_disguises(text: &str) -> Vec<String> {
             views.extend((0..2).filter_map(|skip| decode_hex_digits(&digits[skip..])));
         }
     }
-    // Lines of long base64 belong together.
     if text.contains('\n') {
         // Wrapped base64 is one value.
         let joined: String = text.split_whitespace().collect();

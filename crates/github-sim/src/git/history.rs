@@ -67,7 +67,7 @@ pub fn merge_base(objects: &GitObjectStore, one: ObjectId, other: ObjectId) -> O
         collect_ancestors(objects, one).intersection(&collect_ancestors(objects, other)).copied().collect();
     let mut best = common.clone();
     for id in &common {
-        // Everything between a common commit and its ancestors is common as well, so it is enough to look at parents.
+        // All ancestors of a common commit are common, so removing parents leaves the best ones.
         for parent in objects.commit(*id).map(|commit| commit.parents.as_slice()).unwrap_or_default() {
             best.remove(parent);
         }

@@ -13,7 +13,7 @@ use gradus_store::{DATABASE_FILE_NAME, Store, StoreError, StoreLocation};
 use reqwest::header::HOST;
 
 use super::CommandExit;
-use super::judge::{FoundServer, find_local_servers};
+use super::judge::{ProbedServer, find_local_servers};
 use super::serve::ServerOptions;
 
 #[derive(Args)]
@@ -68,7 +68,7 @@ fn collect_findings(summary: &ServerSummary, findings: &mut Vec<(&'static str, D
     findings.push(("folder", check_data_folder(&summary.data)));
     findings.push(("store", check_store(&summary.store)));
     if summary.store.folder().is_none() {
-        findings.push(("servers", check_other_servers(summary)));
+        findings.push(("servers", check_node_settings(summary)));
     }
     if summary.needs_key {
         findings.push(("keys", check_keys(&summary.store)));
@@ -168,18 +168,18 @@ fn describe_store(store: Result<Store, StoreError>) -> DoctorFinding {
 }
 
 /// Whether the servers that use the database at present have the settings of this configuration.
-fn check_other_servers(summary: &ServerSummary) -> DoctorFinding {
+fn check_node_settings(summary: &ServerSummary) -> DoctorFinding {
     // The line about the store says what is wrong with it.
     let Ok(nodes) = Store::open_at_to_read(&summary.store).and_then(|store| store.live_nodes()) else {
         return DoctorFinding::Good("none is known".to_owned());
     };
-    match summary.explain_other_settings(&nodes) {
+    match summary.describe_differing_nodes(&nodes) {
         None => DoctorFinding::Good(format!("{} use the database, with these settings", nodes.len())),
         Some(different) => DoctorFinding::Warning(different),
     }
 }
 
-/// Checks for keys if other machines can reach the server, which does not start without one then.
+/// Checks that a key exists: a server that other machines can reach does not start without one.
 fn check_keys(location: &StoreLocation) -> DoctorFinding {
     let keys = Store::list_keys_at(location).unwrap_or_default();
     match keys.iter().filter(|key| key.revoked_ns.is_none()).count() {
@@ -228,7 +228,7 @@ fn describe_local_servers() -> DoctorFinding {
     match find_local_servers() {
         Ok(found) => {
             let there: Vec<String> =
-                found.iter().filter(|server| server.has_listener()).map(FoundServer::summary_line).collect();
+                found.iter().filter(|server| server.has_listener()).map(ProbedServer::summary_line).collect();
             DoctorFinding::Good(match there.is_empty() {
                 true => "no model server runs on a default port of Ollama, llama.cpp, LM Studio or vLLM".to_owned(),
                 false => there.join("; "),

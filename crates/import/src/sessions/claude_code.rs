@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 use serde_json::value::RawValue;
 
 use super::anthropic_content::AnthropicMessage;
-use super::claude_chain::{ClaudeChain, SYNTHETIC_MODEL, is_compaction};
+use super::claude_conversation::{ClaudeConversation, SYNTHETIC_MODEL, is_compaction};
 use super::claude_lines::{ClaudeLine, QueuedCommand};
 use super::claude_requests::{UserLine, classify_user_text, describe_api_error};
 use super::field_types::TextField;
@@ -83,7 +83,7 @@ struct TaskArguments<'a> {
 #[derive(Default)]
 struct ClaudeCodeReader {
     session_id: Option<String>,
-    main: ClaudeChain,
+    main: ClaudeConversation,
     subagents: SubagentChains,
     /// Lines are repeated when a session is resumed.
     seen_lines: SeenIds,
@@ -93,7 +93,7 @@ struct ClaudeCodeReader {
 #[derive(Default)]
 struct SubagentChains {
     /// In the order of their first line.
-    open: Vec<(String, ClaudeChain)>,
+    open: Vec<(String, ClaudeConversation)>,
     /// The chain of each line, for versions that do not name the subagent in its lines.
     chain_by_line: HashMap<u128, Arc<str>>,
     /// Calls that started a subagent and have no result yet, by the hash of the prompt.
@@ -199,7 +199,7 @@ impl ClaudeCodeReader {
     }
 
     /// Returns the conversation of a system line.
-    fn find_open_chain(&mut self, line: &ClaudeLine<'_>) -> Option<&mut ClaudeChain> {
+    fn find_open_chain(&mut self, line: &ClaudeLine<'_>) -> Option<&mut ClaudeConversation> {
         if !line.is_sidechain.0 {
             return Some(&mut self.main);
         }
@@ -265,7 +265,7 @@ impl SubagentChains {
     fn find_or_begin_chain(
         &mut self,
         line: &ClaudeLine<'_>,
-        main: &mut ClaudeChain,
+        main: &mut ClaudeConversation,
         session_id: &str,
         sink: &mut dyn ImportSink,
     ) -> Option<String> {
@@ -295,12 +295,12 @@ impl SubagentChains {
         &mut self,
         chain_id: &str,
         line: &ClaudeLine<'_>,
-        main: &mut ClaudeChain,
+        main: &mut ClaudeConversation,
         session_id: &str,
         sink: &mut dyn ImportSink,
     ) {
         let key = format!("{session_id}/{chain_id}");
-        let mut chain = ClaudeChain::default();
+        let mut chain = ClaudeConversation::default();
         chain.builder.set_session_id(&key);
         chain.builder.set_started_as(key.clone());
         if line.agent_id.get().is_none()
@@ -321,7 +321,7 @@ impl SubagentChains {
         agent_id: &str,
         notice: &ClaudeLine<'_>,
         repeated: &ClaudeLine<'_>,
-        main: &mut ClaudeChain,
+        main: &mut ClaudeConversation,
         session_id: &str,
         sink: &mut dyn ImportSink,
     ) {
@@ -390,7 +390,7 @@ fn hash_task_prompt(input: Option<&RawValue>) -> Option<u128> {
 }
 
 /// Reads a request that the user typed while the model worked, which is recorded as an attachment.
-fn read_attachment(chain: &mut ClaudeChain, line: &ClaudeLine<'_>, sink: &mut dyn ImportSink) {
+fn read_attachment(chain: &mut ClaudeConversation, line: &ClaudeLine<'_>, sink: &mut dyn ImportSink) {
     let Some(attachment) = line.attachment else { return };
     let Ok(command) = serde_json::from_str::<QueuedCommand<'_>>(attachment.get()) else { return };
     if command.kind.get() != Some("queued_command") || command.command_mode.get().is_some_and(|mode| mode != "prompt") {
@@ -402,7 +402,7 @@ fn read_attachment(chain: &mut ClaudeChain, line: &ClaudeLine<'_>, sink: &mut dy
     }
 }
 
-impl ClaudeChain {
+impl ClaudeConversation {
     /// Reads a line of the model: a reply or a part of one.
     fn read_reply(&mut self, line: &ClaudeLine<'_>, sink: &mut dyn ImportSink) {
         let Some(message) = &line.message else {

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 
 use super::anthropic_content::{AnthropicBlock, AnthropicMessage, AnthropicMessageUsage, result_content_text};
-use super::claude_chain::{AGENT_NAME, ClaudeChain, is_compaction};
+use super::claude_conversation::{AGENT_NAME, ClaudeConversation, is_compaction};
 use super::claude_requests::classify_result;
 use super::field_types::{FlagField, NumberField, TextField};
 use super::record_text::{normalize_recorded_time, record_text};
@@ -83,9 +83,9 @@ struct StreamLine<'a> {
 #[derive(Default)]
 struct ClaudeStreamReader {
     session_id: String,
-    main: ClaudeChain,
+    main: ClaudeConversation,
     /// By the call that started them.
-    subagents: Vec<(String, ClaudeChain)>,
+    subagents: Vec<(String, ClaudeConversation)>,
     usage: TurnUsage,
     seen_lines: SeenIds,
     is_turn_over: bool,
@@ -241,7 +241,7 @@ impl ClaudeStreamReader {
             }
         }
         if !line.is_synthetic.0 {
-            chain.read_user_texts(&texts, at.as_deref(), sink);
+            chain.apply_user_texts(&texts, at.as_deref(), sink);
             if !is_subagent && !texts.is_empty() && ended.is_empty() {
                 self.is_turn_over = false;
             }
@@ -253,12 +253,12 @@ impl ClaudeStreamReader {
         }
     }
 
-    fn find_or_begin_subagent(&mut self, call_id: &str, sink: &mut dyn ImportSink) -> &mut ClaudeChain {
+    fn find_or_begin_subagent(&mut self, call_id: &str, sink: &mut dyn ImportSink) -> &mut ClaudeConversation {
         let position = match self.subagents.iter().position(|(id, _)| id == call_id) {
             Some(position) => position,
             None => {
                 let key = format!("{}/{call_id}", self.session_id);
-                let mut chain = ClaudeChain::default();
+                let mut chain = ClaudeConversation::default();
                 chain.builder.set_session_id(&key);
                 chain.builder.set_agent(AGENT_NAME, None);
                 chain.builder.set_started_as(key.clone());

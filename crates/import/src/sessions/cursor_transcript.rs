@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 
 use super::anthropic_content::{AnthropicBlock, AnthropicMessage, result_content_text};
-use super::claude_chain::ClaudeChain;
+use super::claude_conversation::ClaudeConversation;
 use super::claude_requests::classify_result;
 use super::field_types::TextField;
 use super::record_text::record_text;
@@ -42,7 +42,7 @@ struct TranscriptLine<'a> {
 
 #[derive(Default)]
 struct CursorTranscriptReader {
-    chain: ClaudeChain,
+    chain: ClaudeConversation,
 }
 
 impl SessionReader for CursorTranscriptReader {

@@ -1,8 +1,8 @@
 //! Sessions: conversations that are recorded one record after the other in a file.
 
 mod anthropic_content;
-mod claude_chain;
 pub(crate) mod claude_code;
+mod claude_conversation;
 mod claude_lines;
 mod claude_requests;
 pub(crate) mod claude_stream;

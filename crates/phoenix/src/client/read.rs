@@ -80,7 +80,7 @@ impl TraceSource for PhoenixSource {
         // The same source with the same selection resumes; another selection is another download.
         let key = gradus_core::stable_digest(format!("{what}\0{}", selection.as_written).as_bytes());
         let mut kept = ResumableDownload::open(self.state_dir.as_deref(), key, &what, self.fresh).map_err(failed)?;
-        let plan = match kept.load_plan::<DownloadPlan>().map_err(failed)? {
+        let plan = match kept.load_plan_or_restart::<DownloadPlan>().map_err(failed)? {
             Some(plan) => {
                 self.report_resumption(&kept);
                 plan

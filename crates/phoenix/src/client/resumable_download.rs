@@ -59,7 +59,6 @@ impl ResumableDownload {
         let reads = state.join("reads");
         let folder = reads.join(format!("{key:032x}"));
         remove_stale_downloads(&reads);
-        // The folder cannot be written, or another process holds it: this download cannot be resumed.
         if create_download_dir(state, &folder).is_err() {
             return ResumableDownload::without_folder(what);
         }
@@ -70,7 +69,6 @@ impl ResumableDownload {
         let known = if fresh { None } else { DownloadProgress::read(&folder) };
         let mut spans =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(folder.join("spans.bin"))?;
-        // Where nothing is here yet, nothing is saved by going on, and the lists may be others by now.
         let known =
             // Without stored spans nothing is gained by resuming, and the lists may have changed. A file shorter than
             // recorded was tampered with or lost its tail.
@@ -108,7 +106,7 @@ impl ResumableDownload {
 
     /// The stored plan of a resumed download. Without it the position has no meaning, so an unreadable plan restarts
     /// the download.
-    pub(super) fn load_plan<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
+    pub(super) fn load_plan_or_restart<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
         let Some(folder) = self.folder.as_ref().filter(|_| self.progress.spans > 0) else { return Ok(None) };
         let text = fs::read(folder.join("plan.json")).ok();
         let plan = text.and_then(|text| serde_json::from_slice(&text).ok());
@@ -154,7 +152,6 @@ impl ResumableDownload {
     pub(super) fn finish(self, mut take: impl FnMut(u32, &[u8]) -> io::Result<()>) -> io::Result<()> {
         let ResumableDownload { folder, spans, _lock, .. } = self;
         let mut file = spans.into_inner().map_err(io::IntoInnerError::into_error)?;
-        // Unlinked first: the space is given back however this process ends.
         if let Some(folder) = folder {
             fs::remove_dir_all(folder)?;
         }
@@ -194,10 +191,9 @@ fn new_buffered_writer(file: File) -> BufWriter<File> {
     BufWriter::with_capacity(1 << 18, file)
 }
 
-/// Also writes a `.gitignore` into the state folder, as it may be inside of a repository.
+/// Creates the folder, and a `.gitignore` in the state folder, which may be inside of a repository.
 fn create_download_dir(state: &Path, folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
-    // The stored data must not be committed to a repository.
     let ignore = state.join(".gitignore");
     if !ignore.exists() {
         fs::write(ignore, "*\n")?;
@@ -219,7 +215,7 @@ fn remove_stale_downloads(reads: &Path) {
         let changed = fs::metadata(folder.join("spans.bin")).and_then(|file| file.modified());
         let age = changed.ok().and_then(|changed| SystemTime::now().duration_since(changed).ok());
         let is_old = age.is_some_and(|age| age > MAX_RESUME_AGE);
-        // Another process still holds the lock.
+        // Free unless another process holds the lock.
         let is_free = || File::open(folder.join("lock")).is_ok_and(|lock| lock.try_lock().is_ok());
         if is_old && is_free() {
             let _ = fs::remove_dir_all(folder);
@@ -249,7 +245,7 @@ mod tests {
     fn what_was_read_before_a_kill_is_taken_up() {
         let state = tempfile::tempdir().expect("a folder");
         let mut kept = ResumableDownload::open(Some(state.path()), 7, "x", false).expect("opened");
-        assert_eq!(kept.load_plan::<Vec<String>>().expect("read"), None);
+        assert_eq!(kept.load_plan_or_restart::<Vec<String>>().expect("read"), None);
         kept.set_plan(&["a", "b"]).expect("written");
         kept.add_span(0, b"one").expect("added");
         kept.advance(place("c1")).expect("advanced");
@@ -258,7 +254,7 @@ mod tests {
         drop(kept);
         let mut kept = ResumableDownload::open(Some(state.path()), 7, "x", false).expect("opened");
         assert_eq!((kept.cursor(), kept.span_count()), (&place("c1"), 1));
-        let plan = kept.load_plan::<Vec<String>>().expect("read");
+        let plan = kept.load_plan_or_restart::<Vec<String>>().expect("read");
         assert_eq!(plan.as_deref(), Some(["a".to_owned(), "b".to_owned()].as_slice()));
         kept.add_span(3, b"two").expect("added");
         kept.advance(DownloadCursor { lists: 1, cursor: None }).expect("advanced");
@@ -272,7 +268,7 @@ mod tests {
         let state = tempfile::tempdir().expect("a folder");
         let is_taken_up = |fresh| {
             let mut kept = ResumableDownload::open(Some(state.path()), 7, "x", fresh).expect("opened");
-            let was = kept.load_plan::<String>().expect("read").is_some();
+            let was = kept.load_plan_or_restart::<String>().expect("read").is_some();
             assert_eq!((was, was), (kept.span_count() > 0, *kept.cursor() != DownloadCursor::default()));
             kept.set_plan(&"lists").expect("written");
             kept.add_span(0, b"one").expect("added");
@@ -306,7 +302,7 @@ mod tests {
         kept.advance(DownloadCursor { lists: 1, cursor: None }).expect("advanced");
         drop(kept);
         let mut again = ResumableDownload::open(Some(state.path()), 7, "x", false).expect("opened");
-        assert_eq!(again.load_plan::<Vec<String>>().expect("read"), None, "there may be other lists by now");
+        assert_eq!(again.load_plan_or_restart::<Vec<String>>().expect("read"), None, "there may be other lists by now");
         assert_eq!(again.cursor(), &DownloadCursor::default());
     }
 

@@ -163,7 +163,6 @@ pub(super) fn apply_arithmetic(left: f64, operator: ArithmeticOperator, right: f
         ArithmeticOperator::Multiply => left * right,
         ArithmeticOperator::Divide | ArithmeticOperator::Remainder if right == 0.0 => return None,
         ArithmeticOperator::Divide => left / right,
-        // Whole numbers only, whatever the operands are.
         ArithmeticOperator::Remainder => (left as i64).checked_rem(right as i64)? as f64,
     };
     (!result.is_nan()).then_some(result)

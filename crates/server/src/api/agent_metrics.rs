@@ -1,8 +1,8 @@
 //! What `/metrics` says about agents and judges: scores, outcomes, failure groups, spending and alerts. Numbers come from
 //! the store, so a restart does not reset them.
 //!
-//! Names of projects and groups come from whoever sends traces, so each metric has a bounded number of series: the
-//! projects with the most trajectories, and the groups with the most runs.
+//! Names of projects and groups come from whoever sends traces, so each metric has a bounded number of series: scores
+//! of the most recently active projects, outcomes of those with the most trajectories, groups with the most runs.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;

@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
-use gradus_store::{FailureExampleRow, FailureGroupOptions, FailureGroupRow, MetricFilter};
+use gradus_store::{FailureGroupOptions, FailureGroupRow, FailureTrajectoryRow, MetricFilter};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -158,7 +158,7 @@ pub(super) async fn get_failure_group(
         let options = FailureGroupOptions { before_ns: None, with_muted: true, key: Some(&key), limit: 1 };
         let groups = server.store.failure_groups(&MetricFilter::default(), options)?.groups;
         let group = groups.into_iter().next().ok_or_else(|| ApiError::not_found("there is no such failure group"))?;
-        let examples = server.store.failure_examples(&key, limit)?;
+        let examples = server.store.failure_trajectories(&key, limit)?;
         let examples = examples.into_iter().map(FailureExampleItem::from_row).collect();
         Ok(Json(FailureGroupDetails { group: FailureGroupItem::from_row(group), examples }))
     })
@@ -177,7 +177,7 @@ pub(super) async fn download_group_dataset(
     Path(key): Path<String>,
 ) -> Result<Response, ApiError> {
     let lines = run_large_query(&server, move |server| {
-        let examples = server.store.failure_examples(&key, MAX_ITEMS)?;
+        let examples = server.store.failure_trajectories(&key, MAX_ITEMS)?;
         if examples.is_empty() {
             return Err(ApiError::not_found("there is no such failure group, or none of its runs is stored any more"));
         }
@@ -215,7 +215,7 @@ struct RecordedRequest {
 
 /// Formats one item of the dataset.
 fn format_dataset_line(
-    example: &FailureExampleRow,
+    example: &FailureTrajectoryRow,
     request: &str,
     key: &str,
     checks: Option<&DerivedChecks>,
@@ -263,7 +263,7 @@ impl FailureGroupItem {
 }
 
 impl FailureExampleItem {
-    fn from_row(row: FailureExampleRow) -> FailureExampleItem {
+    fn from_row(row: FailureTrajectoryRow) -> FailureExampleItem {
         FailureExampleItem {
             trace_id: format!("{:032x}", row.trace_id.0),
             trajectory_id: row.trajectory_id,

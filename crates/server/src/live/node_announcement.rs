@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::node_settings::{describe_settings, explain_other_settings};
+use crate::node_settings::{describe_differing_nodes, describe_settings};
 use crate::state::ServerState;
 
 /// Stores the settings of this server for the others, and logs servers with different settings.
@@ -19,7 +19,7 @@ pub(super) async fn announce_settings(server: &Arc<ServerState>) {
                 others = others.len(),
                 "joined the servers of the database"
             );
-            if let Some(different) = explain_other_settings(&own, &others) {
+            if let Some(different) = describe_differing_nodes(&own, &others) {
                 tracing::warn!("settings differ: {different}");
             }
         }

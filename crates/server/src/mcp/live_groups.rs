@@ -2,7 +2,7 @@
 
 use gradus_eval::report::{FailureExample, FailureGroup};
 use gradus_mcp::{ArchiveError, FlaggedScope, RunFilter, StoredFailureGroups};
-use gradus_store::{FailureExampleRow, FailureGroupOptions, FailureGroupRow, MetricFilter, Store, TrajectoryWindow};
+use gradus_store::{FailureGroupOptions, FailureGroupRow, FailureTrajectoryRow, MetricFilter, Store, TrajectoryWindow};
 use jiff::Timestamp;
 
 use super::live_runs::LIVE_TRAFFIC;
@@ -53,7 +53,7 @@ fn describe_group(row: FailureGroupRow, run_count: u64) -> FailureGroup {
     }
 }
 
-fn describe_example(row: FailureExampleRow) -> FailureExample {
+fn describe_example(row: FailureTrajectoryRow) -> FailureExample {
     FailureExample {
         trajectory_id: row.trajectory_id,
         trace_id: Some(row.trace_id.to_string()),

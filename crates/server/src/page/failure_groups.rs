@@ -15,7 +15,7 @@ use gradus_report::html::number::{self, format_count, format_counted_noun};
 use gradus_report::html::text;
 use gradus_stats::interval::hit_share_interval;
 use gradus_store::{
-    FailureExampleRow, FailureGroupList, FailureGroupNote, FailureGroupOptions, FailureGroupRow, MetricFilter,
+    FailureGroupList, FailureGroupNote, FailureGroupOptions, FailureGroupRow, FailureTrajectoryRow, MetricFilter,
 };
 use serde::Deserialize;
 
@@ -254,7 +254,7 @@ impl FailureTrend {
 }
 
 impl FailureExampleView {
-    fn new(row: &FailureExampleRow) -> FailureExampleView {
+    fn new(row: &FailureTrajectoryRow) -> FailureExampleView {
         let trace = format!("{:032x}", row.trace_id.0);
         FailureExampleView {
             query: match text::format_display_line(&row.query) {
@@ -327,7 +327,7 @@ fn build_group_page(
         ("First seen", format_timestamp(row.first_seen_ns)),
         ("Versions", format_versions(&row)),
     ];
-    let examples = server.store.failure_examples(key, MAX_EXAMPLES)?;
+    let examples = server.store.failure_trajectories(key, MAX_EXAMPLES)?;
     Ok(FailureGroupPage {
         frame,
         title: group_title(&row),

@@ -39,12 +39,12 @@ pub struct FailureGroupRow {
     /// Number of versions, listed or not.
     pub version_count: u64,
     /// The trajectory of the period with the most such verdicts; the latest of several.
-    pub example: Option<FailureExampleRow>,
+    pub example: Option<FailureTrajectoryRow>,
 }
 
 /// A trajectory of a failure group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FailureExampleRow {
+pub struct FailureTrajectoryRow {
     pub trace_id: TraceId,
     pub trajectory_id: String,
     pub query: String,
@@ -103,7 +103,7 @@ impl Store {
         let group_count = counts.len() as u64;
         let muted_count = counts.iter().filter(|group| group.is_muted).count() as u64;
         counts.retain(|group| options.with_muted || options.key.is_some() || !group.is_muted);
-        // Numbers grow with time: of groups of the same size, the newest first.
+        // Row numbers (`no`) grow with time: of groups of the same size, the newest first.
         counts.sort_by_key(|group| std::cmp::Reverse((group.trajectories, group.verdicts, group.no)));
         counts.truncate(options.limit);
         let groups = counts.iter().map(|counts| scope.load_group(sql, counts)).collect::<Result<_, _>>()?;
@@ -111,7 +111,7 @@ impl Store {
     }
 
     /// Trajectories of a group, newest first.
-    pub fn failure_examples(&self, key: &str, limit: usize) -> Result<Vec<FailureExampleRow>, StoreError> {
+    pub fn failure_trajectories(&self, key: &str, limit: usize) -> Result<Vec<FailureTrajectoryRow>, StoreError> {
         let reader = self.readers.take_reader()?;
         let sql: &SqlConnection = &*reader.snapshot()?;
         let no: Option<i64> = sql
@@ -128,7 +128,7 @@ impl Store {
     }
 }
 
-/// The trajectories that count.
+/// Restricts rows of `failure` to the period, project, agent, version and model of a filter.
 struct FailureScope<'f> {
     filter: &'f MetricFilter,
     project: Option<i64>,
@@ -222,7 +222,7 @@ impl FailureScope<'_> {
         Ok((versions, version_count))
     }
 
-    fn find_example(&self, sql: &SqlConnection, no: i64) -> Result<Option<FailureExampleRow>, StoreError> {
+    fn find_example(&self, sql: &SqlConnection, no: i64) -> Result<Option<FailureTrajectoryRow>, StoreError> {
         let mut values = self.values(self.filter.from_ns);
         values.push(SqlValue::Integer(no));
         let statement = format!(
@@ -248,14 +248,14 @@ fn count_groups_sql() -> String {
 }
 
 /// `None` if the trajectory is gone.
-fn load_example(sql: &SqlConnection, group: i64, trajectory: i64) -> Result<Option<FailureExampleRow>, StoreError> {
+fn load_example(sql: &SqlConnection, group: i64, trajectory: i64) -> Result<Option<FailureTrajectoryRow>, StoreError> {
     let mut statement = sql.prepare_cached(
         "SELECT trace.trace_id, trajectory_id, query, trajectory.start_ns, \
          (SELECT min(step) FROM outcome WHERE outcome.trajectory = trajectory.no AND failure_group = ?2) \
          FROM trajectory JOIN trace ON trace.no = trajectory.trace WHERE trajectory.no = ?1",
     )?;
     let example = statement.query_row([trajectory, group], |row| {
-        Ok(FailureExampleRow {
+        Ok(FailureTrajectoryRow {
             trace_id: TraceId(u128::from_be_bytes(row.get(0)?)),
             trajectory_id: row.get(1)?,
             query: row.get(2)?,

@@ -34,7 +34,7 @@ pub use crate::query::trace_filter::TraceFilter;
 pub use alert_windows::{ExampleRow, TrajectoryWindow};
 pub use annotations::AnnotationQuery;
 pub use compared_runs::{ComparedGroupRow, ComparedOutcome, ComparedRunRow, ComparedRuns};
-pub use failure_groups::{FailureExampleRow, FailureGroupList, FailureGroupOptions, FailureGroupRow};
+pub use failure_groups::{FailureGroupList, FailureGroupOptions, FailureGroupRow, FailureTrajectoryRow};
 pub use judged_cases::JudgedCaseRow;
 pub use metrics::{MetricFilter, MetricGroup, MetricRow};
 pub use name_scores::{NameScoreRow, NameScoreTable};

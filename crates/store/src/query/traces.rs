@@ -71,8 +71,8 @@ const MAX_WALKS: usize = 16;
 
 /// Where a walk begins and when it ends.
 #[derive(Clone, Copy)]
-pub(super) struct WalkBounds {
-    /// Start and number of the first trace that does not count any more.
+pub(super) struct WalkLimits {
+    /// Exclusive upper bound (start, number): only traces before it are examined.
     before: (i64, i64),
     /// Maximum number of matches in one page; one more is searched for.
     limit: usize,
@@ -159,7 +159,7 @@ pub(super) fn find_trace_numbers(
         },
         None => {
             let before = (filter.to_ns.unwrap_or(i64::MAX), i64::MIN);
-            merge_walks(sql, filter, project, WalkBounds { before, limit, examined })?
+            merge_walks(sql, filter, project, WalkLimits { before, limit, examined })?
         }
     };
     Ok((numbers, next.is_some()))
@@ -183,7 +183,7 @@ fn list_traces_by_time(
         Some(TraceListCursor::Time { start_ns, trace }) => before_ns.min((start_ns, trace)),
         _ => before_ns,
     };
-    merge_walks(sql, filter, project, WalkBounds { before, limit, examined: MAX_EXAMINED_TRACES })
+    merge_walks(sql, filter, project, WalkLimits { before, limit, examined: MAX_EXAMINED_TRACES })
 }
 
 /// The matches of all walks, merged.
@@ -191,7 +191,7 @@ fn merge_walks(
     sql: &SqlConnection,
     filter: &TraceFilter,
     project: Option<i64>,
-    bounds: WalkBounds,
+    bounds: WalkLimits,
 ) -> Result<TraceNumberPage, StoreError> {
     let limit = bounds.limit;
     let walks = match (choose_driving_facet(filter), project) {
@@ -306,7 +306,7 @@ fn walk_traces(
     sql: &SqlConnection,
     filter: &TraceFilter,
     project: Option<i64>,
-    bounds: WalkBounds,
+    bounds: WalkLimits,
 ) -> Result<MatchedTraces, StoreError> {
     let mut values = Vec::new();
     let mut fits = build_trace_conditions(filter, "trace.no", &mut values);
@@ -324,7 +324,7 @@ fn walk_facet(
     project: i64,
     kind: FacetKind,
     value: &str,
-    bounds: WalkBounds,
+    bounds: WalkLimits,
 ) -> Result<MatchedTraces, StoreError> {
     let mut values = Vec::new();
     let fits = build_trace_conditions(filter, "f.trace", &mut values);
@@ -335,8 +335,8 @@ fn walk_facet(
 /// Ends the query of an EXISTS that is asked for each row of a list. Without it PostgreSQL would read the whole table into a
 /// hash table instead, because it expects more rows than a page examines.
 const PER_ROW: &str = "LIMIT 1 OFFSET 0";
-/// Whether a trace is a row of a folded list: one in which a run begins, or one that belongs to no run. With [`PER_ROW`],
-/// written out.
+/// Whether a trace is a row of a folded list: one in which a run begins, or one that belongs to no run. Repeats
+/// [`PER_ROW`] literally.
 const HAS_OWN_ROW: &str = "(EXISTS (SELECT 1 FROM trajectory z INDEXED BY trajectory_by_trace \
        WHERE z.trace = trace.no LIMIT 1 OFFSET 0) \
      OR NOT EXISTS (SELECT 1 FROM trajectory z INDEXED BY trajectory_by_story \
@@ -384,9 +384,9 @@ fn scan_trace_list(
     statement: &str,
     own: &[SqlValue],
     filter: &TraceFilter,
-    bounds: WalkBounds,
+    bounds: WalkLimits,
 ) -> Result<MatchedTraces, StoreError> {
-    let WalkBounds { mut before, limit, examined } = bounds;
+    let WalkLimits { mut before, limit, examined } = bounds;
     let mut statement = sql.prepare_cached(statement)?;
     let mut walk = MatchedTraces { found: Vec::new(), stopped: None };
     let mut left = examined;

@@ -85,7 +85,7 @@ async fn run_program(
     let begun = Instant::now();
     let output = program.run(input).await;
     let seconds = begun.elapsed().as_secs_f64();
-    let refused_exports = collector.refused_count();
+    let refused_exports = collector.refused_request_count();
     collector.stop().await;
     let name = format!("{experiment_id}/{}/{trial}", item.id);
     // Assembly takes time that other attempts must not wait for.

@@ -1,5 +1,5 @@
-//! `gradus judge list`: probes the default ports of local model servers. Nothing else in Gradus opens a port that was
-//! not named, except `gradus doctor`, which prints the same findings.
+//! `gradus judge list`: probes the default ports of local model servers. Apart from `gradus doctor`, which prints the
+//! same findings, nothing in Gradus connects to an address that the user did not name.
 
 use std::io::Write;
 
@@ -23,7 +23,7 @@ pub(super) struct JudgeListArguments {
 }
 
 /// One probed address.
-pub(in crate::cli) struct FoundServer {
+pub(in crate::cli) struct ProbedServer {
     /// The server whose default port this is; `None` for an address of the user's.
     expected: Option<LocalServer>,
     base_url: String,
@@ -57,12 +57,12 @@ pub(super) fn run_judge_list(arguments: &JudgeListArguments) -> anyhow::Result<C
 }
 
 /// Probes the default port of each server that can be named as a judge.
-pub(in crate::cli) fn find_local_servers() -> anyhow::Result<Vec<FoundServer>> {
+pub(in crate::cli) fn find_local_servers() -> anyhow::Result<Vec<ProbedServer>> {
     probe_addresses(LocalServer::ALL.map(|server| (Some(server), server.default_base_url())).to_vec())
 }
 
 /// Probes all addresses at once, so that a silent port costs its time only once.
-fn probe_addresses(addresses: Vec<(Option<LocalServer>, String)>) -> anyhow::Result<Vec<FoundServer>> {
+fn probe_addresses(addresses: Vec<(Option<LocalServer>, String)>) -> anyhow::Result<Vec<ProbedServer>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut probes = Vec::new();
@@ -75,7 +75,7 @@ fn probe_addresses(addresses: Vec<(Option<LocalServer>, String)>) -> anyhow::Res
         }
         let mut found = Vec::new();
         for (expected, base_url, task) in probes {
-            found.push(FoundServer { expected, base_url, finding: task.await? });
+            found.push(ProbedServer { expected, base_url, finding: task.await? });
         }
         Ok(found)
     })
@@ -92,7 +92,7 @@ fn complete_address(text: &str) -> Option<String> {
     Some(if url.path() == "/" { format!("{base}/v1") } else { base.to_owned() })
 }
 
-impl FoundServer {
+impl ProbedServer {
     /// Returns the name of the server that runs there, or that would run there by default.
     fn title(&self) -> &'static str {
         match self.server() {
@@ -159,7 +159,7 @@ impl FoundServer {
 }
 
 /// Writes one row per address, and below it one per model with the options that name it.
-fn write_server_table(out: &mut dyn Write, found: &[FoundServer]) -> std::io::Result<()> {
+fn write_server_table(out: &mut dyn Write, found: &[ProbedServer]) -> std::io::Result<()> {
     let width = found.iter().map(|server| server.shown_url().len()).max().unwrap_or(0).max("address".len());
     writeln!(out, "{:<18}{:<width$}  state", "server", "address")?;
     for server in found {
@@ -174,7 +174,7 @@ fn write_server_table(out: &mut dyn Write, found: &[FoundServer]) -> std::io::Re
     Ok(())
 }
 
-fn servers_as_json(found: &[FoundServer]) -> serde_json::Value {
+fn servers_as_json(found: &[ProbedServer]) -> serde_json::Value {
     let servers: Vec<serde_json::Value> = found
         .iter()
         .map(|found| {
@@ -213,11 +213,11 @@ fn servers_as_json(found: &[FoundServer]) -> serde_json::Value {
 mod tests {
     use super::*;
 
-    fn found(expected: Option<LocalServer>, base_url: &str, finding: ProbeFinding) -> FoundServer {
-        FoundServer { expected, base_url: base_url.to_owned(), finding }
+    fn found(expected: Option<LocalServer>, base_url: &str, finding: ProbeFinding) -> ProbedServer {
+        ProbedServer { expected, base_url: base_url.to_owned(), finding }
     }
 
-    fn examples() -> Vec<FoundServer> {
+    fn examples() -> Vec<ProbedServer> {
         let model = |name: &str, context_tokens| ServedModel { name: name.to_owned(), context_tokens };
         let running = |server, models| ProbeFinding::ModelServer { server, models };
         let default = |server: LocalServer, finding| found(Some(server), &server.default_base_url(), finding);

@@ -12,7 +12,7 @@ use clap::{Args, Subcommand};
 
 use super::CommandExit;
 
-pub(super) use list::{FoundServer, find_local_servers};
+pub(super) use list::{ProbedServer, find_local_servers};
 
 #[derive(Args)]
 pub(super) struct JudgeArguments {

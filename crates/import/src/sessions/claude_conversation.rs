@@ -35,7 +35,7 @@ struct EarlyResult {
 
 /// A conversation while it is read.
 #[derive(Debug, Default)]
-pub(crate) struct ClaudeChain {
+pub(crate) struct ClaudeConversation {
     pub(crate) builder: SessionBuilder,
     /// The id of the reply whose parts are read.
     reply_id: Option<String>,
@@ -47,14 +47,14 @@ pub(crate) struct ClaudeChain {
     early_results: Vec<(String, EarlyResult)>,
     /// A slash command, with its time, until a reply shows that the model was asked.
     command: Option<(String, Option<String>)>,
-    /// Why the last request to the API failed, until the agent goes on. Failed requests are repeated.
+    /// Why the last request to the API failed, until the agent goes on. Requests are retried, so only the last failure counts.
     api_error: Option<String>,
     version: Option<String>,
     project: Option<String>,
 }
 
-impl ClaudeChain {
-    /// Records the version and the folder if they change.
+impl ClaudeConversation {
+    /// Records the version when it changes, and the first folder.
     pub(crate) fn update_details(&mut self, line: &ClaudeLine<'_>) {
         if let Some(version) = line.version.get()
             && self.version.as_deref() != Some(version)
@@ -106,12 +106,12 @@ impl ClaudeChain {
         }
         let is_added = line.is_meta.0 || line.is_compact_summary.0 || line.is_visible_in_transcript_only.0;
         if !is_added {
-            self.read_user_texts(&texts, at.as_deref(), sink);
+            self.apply_user_texts(&texts, at.as_deref(), sink);
         }
     }
 
     /// Reads the texts of a line of the user. Each is classified separately: the tool adds blocks of its own.
-    pub(crate) fn read_user_texts(&mut self, texts: &[&str], at: Option<&str>, sink: &mut dyn ImportSink) {
+    pub(crate) fn apply_user_texts(&mut self, texts: &[&str], at: Option<&str>, sink: &mut dyn ImportSink) {
         let mut request = String::new();
         for text in texts {
             match classify_user_text(text) {
