@@ -1,6 +1,6 @@
 //! What taking in spans costs: CPU and wall time a span, bytes a span on disk.
 //!
-//! `cargo run --release -p gradus-store --example ingest -- [SPANS] [SPANS A REQUEST] [FOLDER]`
+//! `cargo run --profile dist -p gradus-store --example ingest -- [SPANS] [SPANS A REQUEST] [FOLDER]`
 
 #![allow(clippy::print_stdout)]
 

@@ -205,3 +205,28 @@ fn crates_of_the_workspace_are_found() {
     let modules = planted(&[("lib.rs", "use gradus_core::Span; fn f() { gradus_store::open(); }")]);
     assert_eq!(modules.crates().into_iter().collect::<Vec<_>>(), ["gradus_core", "gradus_store"]);
 }
+
+/// Packages with a level of their own in a profile of the workspace, with that level.
+fn package_levels(manifest: &str, profile: &str) -> BTreeMap<String, String> {
+    let prefix = format!("[profile.{profile}.package.");
+    let mut lines = manifest.lines();
+    let mut levels = BTreeMap::new();
+    while let Some(line) = lines.next() {
+        if let Some(package) = line.strip_prefix(&prefix).and_then(|rest| rest.strip_suffix(']')) {
+            let level = lines.next().and_then(|line| line.strip_prefix("opt-level = ")).unwrap_or_default();
+            levels.insert(package.trim_matches('"').to_owned(), level.to_owned());
+        }
+    }
+    levels
+}
+
+#[test]
+fn what_release_leaves_unoptimised_is_optimised_when_it_is_installed() {
+    let manifest = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml")).unwrap();
+    let (release, dist) = (package_levels(&manifest, "release"), package_levels(&manifest, "dist"));
+    assert!(release.len() > 10 && release.values().all(|level| level == "0"), "{release:?}");
+    // `dist` inherits the levels of `release`.
+    let inherited: Vec<&String> =
+        release.keys().filter(|package| dist.get(*package).is_none_or(|level| level == "0")).collect();
+    assert!(inherited.is_empty(), "not optimised in dist: {inherited:?}");
+}
