@@ -64,12 +64,11 @@ impl TraceGroupView {
         if let Some(reason) = store.quarantine_reason(number)? {
             return Ok(TraceGroupView { quarantine_reason: Some(reason), ..TraceGroupView::default() });
         }
-        let snapshot = store.open_snapshot()?;
-        let trace_group = snapshot.trace_group_within(number, TraceGroupLimits::default())?;
+        let trace_group = store.trace_group(number)?;
         let (has_new_records, is_cut) = (trace_group.due_ns.is_some(), trace_group.is_cut);
         let (mut trajectories, _) = read_trace_group(trace_group)?;
         // A session memory of its own: viewed traces are seldom the next ones to be graded.
-        SessionMemory::default().link_group(&snapshot, &mut trajectories)?;
+        SessionMemory::default().link_group(&store.open_snapshot()?, &mut trajectories)?;
         Ok(TraceGroupView { trajectories, has_new_records, is_cut, quarantine_reason: None })
     }
 }

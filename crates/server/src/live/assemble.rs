@@ -375,10 +375,11 @@ fn link_and_assemble(
     let due_ns = trace_group.due_ns;
     let (mut trajectories, links) = read_trace_group(trace_group)?;
     if !links.is_empty() {
+        // Linking waits for the writer.
         snapshot.close();
-    }
-    if !links.is_empty() && server.store.link_traces(links, now_ns())?.wait()? {
-        return Ok(AssemblyOutcome::LinkedToOthers);
+        if server.store.link_traces(links, now_ns())?.wait()? {
+            return Ok(AssemblyOutcome::LinkedToOthers);
+        }
     }
     server.sessions.link_group(snapshot.current()?, &mut trajectories)?;
     let mut records = Vec::with_capacity(trajectories.len());
