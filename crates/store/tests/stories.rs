@@ -153,3 +153,23 @@ fn a_trace_group_goes_on_when_its_first_trace_is_let_go() {
     assert_eq!(lab.store.ready_queue_length().unwrap(), 0);
     lab.assert_clean();
 }
+
+#[test]
+fn a_snapshot_shows_one_moment_and_what_came_later_is_assembled_again() {
+    let lab = Lab::new();
+    send(&lab, 1, &[(Session, 7)], 1);
+    let group = lab.trace(1).trace_group;
+    let snapshot = lab.store.open_snapshot().unwrap();
+    let read = || snapshot.trace_group_within(group, TraceGroupLimits::default()).unwrap();
+    let before = read();
+    send(&lab, 2, &[(Session, 7)], 2);
+    assert_eq!((read().traces, read().due_ns), (before.traces.clone(), before.due_ns));
+    let stored = lab.store.store_assembled_groups(vec![as_seen(&before, trajectory("t1", 1, 10))], 3).unwrap();
+    assert_eq!(stored.wait().unwrap(), 1);
+    assert_eq!(snapshot.trajectory_json_within("t1", u64::MAX).unwrap(), None);
+    assert_eq!(lab.store.ready_queue_length().unwrap(), 1);
+    drop(snapshot);
+    assert_eq!(trace_group(&lab, 1), [1, 2]);
+    // Its connection is free again: there are fewer connections than this.
+    (0..20).for_each(|_| drop(lab.store.open_snapshot().unwrap()));
+}
