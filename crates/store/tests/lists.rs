@@ -33,7 +33,7 @@ fn traces_that_only_continue_a_run_have_no_row_of_their_own() {
     assert_eq!(lab.list(&TraceFilter { project: Some("shop".to_owned()), ..folded.clone() }, 1), [4, 1]);
     let count = lab.store.count_traces(&folded).unwrap();
     assert_eq!((count.count, count.is_cut), (2, false));
-    let totals = |trace: u128| lab.store.group_totals(lab.trace(trace).trace_group, lab.trace(trace).no).unwrap();
+    let totals = |trace: u128| lab.store.list_group_totals(&[lab.trace(trace)]).unwrap().remove(0);
     assert_eq!(totals(1), Some(GroupTotals { traces: 3, spans: 3, errors: 0 }));
     assert_eq!((totals(2), totals(4)), (None, None));
 }

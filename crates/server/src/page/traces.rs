@@ -258,11 +258,11 @@ fn load_trace_table(server: &ServerState, choice: &TraceListQuery) -> Result<Tra
     evaluators.sort_unstable_by_key(|name| (*name != OUTCOME, *name));
     evaluators.dedup();
     let mut rows = Vec::with_capacity(found.len());
-    for trace in &found {
+    let groups = server.store.list_group_totals(&found)?;
+    for (trace, group) in found.iter().zip(groups) {
         // A trace without trajectories is either waiting to be assembled or contains no agent.
         let is_open = trace.trajectories.is_empty() && server.store.is_in_ready_queue(trace.trace_group)?;
         let row_url = find_wrong_step_url(server, trace, choice)?;
-        let group = server.store.group_totals(trace.trace_group, trace.no)?;
         rows.push(TraceListRow::from_row(&settings, trace, &evaluators, &row_url, is_open).with_group(trace, group));
     }
     Ok(TraceListTable {

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::sql::{OptionalRow, SqlConnection, SqlValue, params, params_from_iter};
+use crate::sql::{SqlConnection, SqlParam, SqlValue, params_from_iter};
 
 use super::overview::RunEndingRow;
 use super::project_number;
-use super::session_turns::{SessionTotals, sum_session};
+use super::session_turns::{SESSION_TOTALS_SQL, SessionTotals, sum_session, totals_from_row};
 use crate::Store;
 use crate::error::StoreError;
 
@@ -103,9 +103,7 @@ impl Store {
             },
         };
         let (found, next) = walk_sessions(sql, filter, project, cursor, limit.max(1))?;
-        let sessions =
-            found.iter().map(|one| summarize_session(sql, one, ending_evaluator)).collect::<Result<_, _>>()?;
-        Ok(SessionSummaryPage { sessions, next })
+        Ok(SessionSummaryPage { sessions: summarize_sessions(sql, &found, ending_evaluator)?, next })
     }
 }
 
@@ -174,66 +172,71 @@ fn session_walk_sql(of_project: bool) -> String {
 const SUMMED: &str = "(SELECT no FROM trajectory INDEXED BY trajectory_by_session \
                       WHERE session = ? AND session <> '' AND project = ? ORDER BY start_ns LIMIT ?) AS part";
 
-fn summarize_session(
+fn summarize_sessions(
     sql: &SqlConnection,
-    place: &SessionListCursor,
+    found: &[SessionListCursor],
     ending_evaluator: &str,
-) -> Result<SessionSummary, StoreError> {
-    let SessionListCursor { project, session, .. } = place;
-    let totals = sum_session(sql, session, *project, MAX_SUMMED + 1)?;
-    let is_cut = totals.trajectories > MAX_SUMMED;
-    let totals = if is_cut { sum_session(sql, session, *project, MAX_SUMMED)? } else { totals };
-    let (query, agent) = sql
-        .prepare_cached(
-            "SELECT query, agent FROM trajectory INDEXED BY trajectory_by_session \
-             WHERE session = ? AND session <> '' AND project = ? ORDER BY start_ns, no LIMIT 1",
-        )?
-        .query_row(params![session, *project], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let name: Option<String> = sql
-        .prepare_cached("SELECT name FROM project WHERE no = ?")?
-        .query_row([*project], |row| row.get(0))
-        .optional()?;
-    Ok(SessionSummary {
-        session: session.clone(),
-        project: name.unwrap_or_default(),
-        query,
-        agent,
-        totals,
-        is_cut,
-        flagged: count_flagged(sql, place)?,
-        endings: list_session_endings(sql, place, ending_evaluator)?,
-    })
+) -> Result<Vec<SessionSummary>, StoreError> {
+    let keys: Vec<[SqlParam<'_>; 2]> =
+        found.iter().map(|one| [SqlParam::Text(&one.session), SqlParam::Integer(one.project)]).collect();
+    let with_limit =
+        |limit: i64| keys.iter().map(|[name, project]| [*name, *project, SqlParam::Integer(limit)]).collect();
+    let bounded: Vec<[SqlParam<'_>; 3]> = with_limit(MAX_SUMMED);
+    let one_more: Vec<[SqlParam<'_>; 3]> = with_limit(MAX_SUMMED + 1);
+    let totals = sql.query_row_each(SESSION_TOTALS_SQL, &one_more, totals_from_row)?;
+    let first = sql.query_row_each(
+        "SELECT t.query, t.agent, p.name FROM trajectory t INDEXED BY trajectory_by_session \
+         JOIN project p ON p.no = t.project \
+         WHERE t.session = ? AND t.session <> '' AND t.project = ? ORDER BY t.start_ns, t.no LIMIT 1",
+        &keys,
+        |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+    )?;
+    let flagged = sql.query_row_each(
+        &format!(
+            "SELECT count(*) FROM {SUMMED} WHERE EXISTS (\
+             SELECT 1 FROM outcome o INDEXED BY outcome_wrong WHERE o.trajectory = part.no AND o.is_wrong)"
+        ),
+        &bounded,
+        |row| row.get(0),
+    )?;
+    let endings = list_session_endings(sql, &bounded, ending_evaluator)?;
+    let mut summaries = Vec::with_capacity(found.len());
+    let rows = found.iter().zip(totals).zip(first).zip(flagged).zip(endings);
+    for ((((place, totals), (query, agent, project)), flagged), endings) in rows {
+        let is_cut = totals.trajectories > MAX_SUMMED;
+        let totals = if is_cut { sum_session(sql, &place.session, place.project, MAX_SUMMED)? } else { totals };
+        let session = place.session.clone();
+        summaries.push(SessionSummary { session, project, query, agent, totals, is_cut, flagged, endings });
+    }
+    Ok(summaries)
 }
 
-fn count_flagged(sql: &SqlConnection, place: &SessionListCursor) -> Result<i64, StoreError> {
-    let mut statement = sql.prepare_cached(&format!(
-        "SELECT count(*) FROM {SUMMED} WHERE EXISTS (\
-         SELECT 1 FROM outcome o INDEXED BY outcome_wrong WHERE o.trajectory = part.no AND o.is_wrong)"
-    ))?;
-    Ok(statement.query_row(params![place.session, place.project, MAX_SUMMED], |row| row.get(0))?)
-}
-
+/// How the trajectories of each session ended. `sessions` are the parameters of [`SUMMED`].
 fn list_session_endings(
     sql: &SqlConnection,
-    place: &SessionListCursor,
+    sessions: &[[SqlParam<'_>; 3]],
     evaluator: &str,
-) -> Result<Vec<RunEndingRow>, StoreError> {
-    let mut statement = sql.prepare_cached(&format!(
-        "SELECT o.label, count(*), o.is_wrong, o.score IS NOT NULL AS is_scored \
-         FROM {SUMMED} CROSS JOIN outcome o ON o.trajectory = part.no \
-         WHERE o.evaluator = ? AND o.step = 0 AND o.label <> '' GROUP BY o.label, o.is_wrong, is_scored \
-         ORDER BY count(*) DESC, o.label LIMIT ?"
-    ))?;
-    let values = params![place.session, place.project, MAX_SUMMED, evaluator, MAX_ENDINGS];
-    let rows = statement.query_map(values, |row| {
-        Ok(RunEndingRow {
-            label: row.get(0)?,
-            trajectories: row.get(1)?,
-            is_wrong: row.get(2)?,
-            is_scored: row.get(3)?,
-        })
-    })?;
-    Ok(rows.collect::<Result<_, _>>()?)
+) -> Result<Vec<Vec<RunEndingRow>>, StoreError> {
+    let sets: Vec<[SqlParam<'_>; 4]> =
+        sessions.iter().map(|[name, project, limit]| [*name, *project, *limit, SqlParam::Text(evaluator)]).collect();
+    let endings = sql.query_each(
+        &format!(
+            "SELECT o.label, count(*), o.is_wrong, o.score IS NOT NULL AS is_scored \
+             FROM {SUMMED} CROSS JOIN outcome o ON o.trajectory = part.no \
+             WHERE o.evaluator = ? AND o.step = 0 AND o.label <> '' GROUP BY o.label, o.is_wrong, is_scored \
+             ORDER BY count(*) DESC, o.label LIMIT {MAX_ENDINGS}"
+        ),
+        &sets,
+        |row| {
+            Ok(RunEndingRow {
+                label: row.get(0)?,
+                trajectories: row.get(1)?,
+                is_wrong: row.get(2)?,
+                is_scored: row.get(3)?,
+            })
+        },
+    )?;
+    Ok(endings)
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! The trajectories of one session in order of time, with their totals.
 
-use crate::sql::{OptionalRow, SqlConnection, params};
+use crate::sql::{OptionalRow, SqlConnection, SqlError, SqlRow, params};
 use gradus_core::span::TraceId;
 
 use super::project_number;
-use super::trace_rows::{TrajectoryRow, list_trajectory_scores, trajectory_from_row};
+use super::trace_rows::{TrajectoryRow, add_scores, trajectory_from_row};
 use crate::Store;
 use crate::error::StoreError;
 
@@ -81,9 +81,7 @@ impl Store {
             Ok(SessionTurnRow { trace_id: TraceId(u128::from_be_bytes(id)), trajectory: trajectory_from_row(row)? })
         })?;
         let mut turns: Vec<SessionTurnRow> = rows.collect::<Result<_, _>>()?;
-        for turn in &mut turns {
-            turn.trajectory.scores = list_trajectory_scores(sql, turn.trajectory.no)?;
-        }
+        add_scores(sql, turns.iter_mut().map(|turn| &mut turn.trajectory).collect())?;
         Ok(Some(SessionTurnPage { project: name.unwrap_or_default(), totals, turns }))
     }
 }
@@ -123,20 +121,23 @@ pub(super) fn sum_session(
     project: i64,
     most: i64,
 ) -> Result<SessionTotals, StoreError> {
-    let mut statement = sql.prepare_cached(
-        "SELECT count(*), coalesce(sum(tokens), 0), sum(cost_usd), count(*) - count(cost_usd), \
-         coalesce(min(start_ns), 0), coalesce(max(end_ns), 0) FROM \
-         (SELECT tokens, cost_usd, start_ns, end_ns FROM trajectory INDEXED BY trajectory_by_session \
-          WHERE session = ? AND session <> '' AND project = ? ORDER BY start_ns LIMIT ?) AS part",
-    )?;
-    Ok(statement.query_row(params![session, project, most], |row| {
-        Ok(SessionTotals {
-            trajectories: row.get(0)?,
-            tokens: row.get(1)?,
-            cost_usd: row.get(2)?,
-            unpriced: row.get(3)?,
-            start_ns: row.get(4)?,
-            end_ns: row.get(5)?,
-        })
-    })?)
+    Ok(sql.prepare_cached(SESSION_TOTALS_SQL)?.query_row(params![session, project, most], totals_from_row)?)
+}
+
+/// Parameters are the name of the session, its project, and the maximum number of trajectories.
+pub(super) const SESSION_TOTALS_SQL: &str = "SELECT count(*), coalesce(sum(tokens), 0), sum(cost_usd), \
+     count(*) - count(cost_usd), coalesce(min(start_ns), 0), coalesce(max(end_ns), 0) FROM \
+     (SELECT tokens, cost_usd, start_ns, end_ns FROM trajectory INDEXED BY trajectory_by_session \
+      WHERE session = ? AND session <> '' AND project = ? ORDER BY start_ns LIMIT ?) AS part";
+
+/// From the columns of [`SESSION_TOTALS_SQL`].
+pub(super) fn totals_from_row(row: &SqlRow<'_>) -> Result<SessionTotals, SqlError> {
+    Ok(SessionTotals {
+        trajectories: row.get(0)?,
+        tokens: row.get(1)?,
+        cost_usd: row.get(2)?,
+        unpriced: row.get(3)?,
+        start_ns: row.get(4)?,
+        end_ns: row.get(5)?,
+    })
 }

@@ -4,7 +4,7 @@
 use crate::sql::{SqlConnection, params};
 
 use super::trace_filter::TraceFilter;
-use super::trace_rows::{TraceRow, read_trace_row};
+use super::trace_rows::{TraceRow, list_trace_rows};
 use super::traces::find_trace_numbers;
 use crate::Store;
 use crate::error::StoreError;
@@ -65,17 +65,13 @@ impl Store {
         let reader = self.readers.take_reader()?;
         let sql: &SqlConnection = &*reader.snapshot()?;
         let (numbers, is_cut) = find_trace_numbers(sql, filter, MAX_SORTED_TRACES, MAX_SORTED_TRACES)?;
-        let mut key = sql.prepare_cached(sort_key_sql(order))?;
-        let mut keyed: Vec<(f64, i64)> = Vec::with_capacity(numbers.len());
-        for number in &numbers {
-            keyed.push((key.query_row(params![number], |row| row.get::<Option<f64>>(0))?.unwrap_or(-1.0), *number));
-        }
+        let sets: Vec<[i64; 1]> = numbers.iter().map(|number| [*number]).collect();
+        let keys = sql.query_row_each(sort_key_sql(order), &sets, |row| row.get::<Option<f64>>(0))?;
+        let mut keyed: Vec<(f64, i64)> = keys.into_iter().map(|key| key.unwrap_or(-1.0)).zip(numbers).collect();
         // Stable: equal ones stay newest first.
         keyed.sort_by(|one, other| other.0.total_cmp(&one.0));
-        let mut traces = Vec::new();
-        for (_, number) in keyed.iter().skip(skip).take(limit) {
-            traces.extend(read_trace_row(sql, "no = ?", crate::sql::SqlValue::Integer(*number))?);
-        }
+        let page: Vec<i64> = keyed.iter().skip(skip).take(limit).map(|(_, number)| *number).collect();
+        let traces = list_trace_rows(sql, &page)?;
         Ok(SortedTraces { traces, sorted_count: keyed.len(), is_cut })
     }
 
@@ -112,32 +108,42 @@ pub struct GroupTotals {
 }
 
 impl Store {
-    /// Sums over a trace group, if all of its runs begin in this trace: then its other traces only continue them.
-    pub fn group_totals(&self, group: i64, trace: i64) -> Result<Option<GroupTotals>, StoreError> {
+    /// Sums over the trace group of each of these traces, if all runs of the group begin in this trace: then the other traces only
+    /// continue them.
+    pub fn list_group_totals(&self, traces: &[TraceRow]) -> Result<Vec<Option<GroupTotals>>, StoreError> {
         let reader = self.readers.take_reader()?;
-        let sql: &SqlConnection = &reader;
-        let mut sums = sql.prepare_cached(
+        let sql: &SqlConnection = &*reader.snapshot()?;
+        let groups: Vec<[i64; 1]> = traces.iter().map(|trace| [trace.trace_group]).collect();
+        let others = sql.query_row_each(
             "SELECT count(*), coalesce(sum(spans), 0), coalesce(sum(errors), 0) FROM trace INDEXED BY trace_by_story \
              WHERE story = ? AND story <> no",
+            &groups,
+            |row| Ok(GroupTotals { traces: row.get(0)?, spans: row.get(1)?, errors: row.get(2)? }),
         )?;
-        let others: (u64, u64, u64) = sums.query_row([group], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-        if others.0 == 0 {
-            return Ok(None);
-        }
-        let is_elsewhere = sql
-            .prepare_cached(
-                "SELECT 1 FROM trajectory INDEXED BY trajectory_by_story WHERE story = ?1 AND trace <> ?2 LIMIT 1",
-            )?
-            .exists([group, trace])?;
-        let is_here = sql.prepare_cached("SELECT 1 FROM trajectory WHERE trace = ? LIMIT 1")?.exists([trace])?;
-        if is_elsewhere || !is_here {
-            return Ok(None);
-        }
+        let mut totals: Vec<Option<GroupTotals>> = vec![None; traces.len()];
+        let with_others = traces.iter().zip(others).enumerate().filter(|(_, (_, others))| others.traces > 0);
+        let grouped: Vec<(usize, (&TraceRow, GroupTotals))> = with_others.collect();
+        let sets: Vec<[i64; 2]> = grouped.iter().map(|(_, (trace, _))| [trace.trace_group, trace.no]).collect();
+        let elsewhere = sql.query_each(
+            "SELECT 1 FROM trajectory INDEXED BY trajectory_by_story WHERE story = ?1 AND trace <> ?2 LIMIT 1",
+            &sets,
+            |_| Ok(()),
+        )?;
+        let firsts: Vec<[i64; 1]> = sets.iter().map(|[group, _]| [*group]).collect();
         // The first trace has the number of the group.
-        let first: (u64, u64) = sql
-            .prepare_cached("SELECT spans, errors FROM trace WHERE no = ?")?
-            .query_row([group], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        Ok(Some(GroupTotals { traces: others.0 + 1, spans: others.1 + first.0, errors: others.2 + first.1 }))
+        let first = sql.query_row_each("SELECT spans, errors FROM trace WHERE no = ?", &firsts, |row| {
+            Ok((row.get::<u64>(0)?, row.get::<u64>(1)?))
+        })?;
+        for (((index, (trace, others)), elsewhere), first) in grouped.into_iter().zip(elsewhere).zip(first) {
+            if elsewhere.is_empty() && !trace.trajectories.is_empty() {
+                totals[index] = Some(GroupTotals {
+                    traces: others.traces + 1,
+                    spans: others.spans + first.0,
+                    errors: others.errors + first.1,
+                });
+            }
+        }
+        Ok(totals)
     }
 }
 

@@ -1,7 +1,6 @@
 //! One trace as lists and pages show it, with its trajectories and sums of their outcomes.
 
-use crate::sql::{OptionalRow, SqlConnection, SqlRow, params};
-use crate::sql::{SqlError, SqlValue};
+use crate::sql::{OptionalRow, SqlConnection, SqlError, SqlRow, params};
 use gradus_core::span::TraceId;
 
 use super::project_number;
@@ -70,7 +69,14 @@ impl Store {
     /// One trace with its trajectories.
     pub fn trace(&self, id: TraceId) -> Result<Option<TraceRow>, StoreError> {
         let reader = self.readers.take_reader()?;
-        read_trace_row(&reader, "trace_id = ?", SqlValue::Blob(id.0.to_be_bytes().to_vec()))
+        let sql: &SqlConnection = &reader;
+        let row = sql
+            .prepare_cached(&trace_row_sql("trace_id = ?"))?
+            .query_row(params![id.0.to_be_bytes()], trace_from_row)
+            .optional()?;
+        let Some(mut row) = row else { return Ok(None) };
+        add_trajectories(sql, std::slice::from_mut(&mut row))?;
+        Ok(Some(row))
     }
 
     /// The stored trajectory as JSON, without tool definitions.
@@ -135,55 +141,57 @@ pub(crate) fn read_trajectory_json(
     body.filter(is_within).map(|body| crate::compress::decompress_bytes(&body)).transpose()
 }
 
-/// Reads one trace. `which` is a condition with one parameter, written in this crate and never by a user.
-pub(super) fn read_trace_row(
-    sql: &SqlConnection,
-    which: &str,
-    value: SqlValue,
-) -> Result<Option<TraceRow>, StoreError> {
-    let row = sql
-        .prepare_cached(&format!(
-            "SELECT trace.no, trace_id, project.name, trace.name, start_ns, end_ns, trace.spans, errors, bytes, has_root, \
-             story, arrived_ns FROM trace JOIN project ON project.no = trace.project WHERE trace.{which}"
-        ))?
-        .query_row([value], |row| {
-            Ok(TraceRow {
-                no: row.get(0)?,
-                trace_id: TraceId(u128::from_be_bytes(row.get(1)?)),
-                project: row.get(2)?,
-                name: row.get(3)?,
-                start_ns: row.get(4)?,
-                end_ns: row.get(5)?,
-                spans: row.get(6)?,
-                errors: row.get(7)?,
-                bytes: row.get(8)?,
-                has_root: row.get(9)?,
-                trace_group: row.get(10)?,
-                arrived_ns: row.get(11)?,
-                trajectories: Vec::new(),
-            })
-        })
-        .optional()?;
-    let Some(mut row) = row else { return Ok(None) };
-    row.trajectories = list_trace_trajectories(sql, row.no)?;
-    Ok(Some(row))
-}
-
-/// The trajectories that begin in a trace, in order of time, up to 1,000.
-fn list_trace_trajectories(sql: &SqlConnection, trace: i64) -> Result<Vec<TrajectoryRow>, StoreError> {
-    let mut statement = sql.prepare_cached(
-        "SELECT no, trajectory_id, agent, version, model, query, steps, is_error, start_ns, end_ns, tokens, cost_usd, \
-         session FROM trajectory WHERE trace = ? ORDER BY start_ns, no LIMIT 1000",
-    )?;
-    let rows = statement.query_map([trace], trajectory_from_row)?;
-    let mut rows: Vec<TrajectoryRow> = rows.collect::<Result<_, _>>()?;
-    for row in &mut rows {
-        row.scores = list_trajectory_scores(sql, row.no)?;
-    }
+/// Reads traces by their numbers, in this order. Numbers without a trace are left out.
+pub(super) fn list_trace_rows(sql: &SqlConnection, numbers: &[i64]) -> Result<Vec<TraceRow>, StoreError> {
+    let sets: Vec<[i64; 1]> = numbers.iter().map(|number| [*number]).collect();
+    let found = sql.query_each(&trace_row_sql("no = ?"), &sets, trace_from_row)?;
+    let mut rows: Vec<TraceRow> = found.into_iter().flatten().collect();
+    add_trajectories(sql, &mut rows)?;
     Ok(rows)
 }
 
-/// From the columns of `list_trace_trajectories`, in their order.
+/// `which` is a condition with one parameter.
+fn trace_row_sql(which: &str) -> String {
+    format!(
+        "SELECT trace.no, trace_id, project.name, trace.name, start_ns, end_ns, trace.spans, errors, bytes, has_root, \
+         story, arrived_ns FROM trace JOIN project ON project.no = trace.project WHERE trace.{which}"
+    )
+}
+
+fn trace_from_row(row: &SqlRow<'_>) -> Result<TraceRow, SqlError> {
+    Ok(TraceRow {
+        no: row.get(0)?,
+        trace_id: TraceId(u128::from_be_bytes(row.get(1)?)),
+        project: row.get(2)?,
+        name: row.get(3)?,
+        start_ns: row.get(4)?,
+        end_ns: row.get(5)?,
+        spans: row.get(6)?,
+        errors: row.get(7)?,
+        bytes: row.get(8)?,
+        has_root: row.get(9)?,
+        trace_group: row.get(10)?,
+        arrived_ns: row.get(11)?,
+        trajectories: Vec::new(),
+    })
+}
+
+/// Adds the trajectories that begin in each trace, in order of time, up to 1,000, with their scores.
+fn add_trajectories(sql: &SqlConnection, traces: &mut [TraceRow]) -> Result<(), StoreError> {
+    let sets: Vec<[i64; 1]> = traces.iter().map(|trace| [trace.no]).collect();
+    let found = sql.query_each(
+        "SELECT no, trajectory_id, agent, version, model, query, steps, is_error, start_ns, end_ns, tokens, cost_usd, \
+         session FROM trajectory WHERE trace = ? ORDER BY start_ns, no LIMIT 1000",
+        &sets,
+        trajectory_from_row,
+    )?;
+    for (trace, trajectories) in traces.iter_mut().zip(found) {
+        trace.trajectories = trajectories;
+    }
+    add_scores(sql, traces.iter_mut().flat_map(|trace| &mut trace.trajectories).collect())
+}
+
+/// From the columns of the query in `add_trajectories`, in their order.
 pub(super) fn trajectory_from_row(row: &SqlRow<'_>) -> Result<TrajectoryRow, SqlError> {
     Ok(TrajectoryRow {
         no: row.get(0)?,
@@ -203,27 +211,32 @@ pub(super) fn trajectory_from_row(row: &SqlRow<'_>) -> Result<TrajectoryRow, Sql
     })
 }
 
-/// Sums by evaluator, computed from the outcomes themselves: a trajectory has few.
-pub(super) fn list_trajectory_scores(sql: &SqlConnection, trajectory: i64) -> Result<Vec<ScoreRow>, StoreError> {
-    let mut statement = sql.prepare_cached(
+/// Adds the sums by evaluator, computed from the outcomes themselves: a trajectory has few.
+pub(super) fn add_scores(sql: &SqlConnection, trajectories: Vec<&mut TrajectoryRow>) -> Result<(), StoreError> {
+    let sets: Vec<[i64; 1]> = trajectories.iter().map(|trajectory| [trajectory.no]).collect();
+    let found = sql.query_each(
         "SELECT evaluator, count(score), coalesce(sum(score), 0.0), count(CASE WHEN kind = 2 THEN 1 END), \
          count(CASE WHEN kind = 1 THEN 1 END), count(CASE WHEN is_wrong THEN 1 END), \
          coalesce(min(CASE WHEN is_wrong AND step > 0 THEN step END), min(CASE WHEN is_wrong THEN 0 END)), \
          count(CASE WHEN kind = 3 OR (kind = 0 AND score IS NULL) THEN 1 END), max(CASE WHEN step = 0 THEN label END) \
-         FROM outcome WHERE trajectory = ? GROUP BY evaluator",
+         FROM outcome WHERE trajectory = ? GROUP BY evaluator ORDER BY evaluator LIMIT 1000",
+        &sets,
+        |row| {
+            Ok(ScoreRow {
+                evaluator: row.get(0)?,
+                scored: row.get(1)?,
+                sum: row.get(2)?,
+                failed: row.get(3)?,
+                not_applicable: row.get(4)?,
+                wrong: row.get(5)?,
+                first_wrong: row.get(6)?,
+                abstained: row.get(7)?,
+                label: row.get(8)?,
+            })
+        },
     )?;
-    let rows = statement.query_map(params![trajectory], |row| {
-        Ok(ScoreRow {
-            evaluator: row.get(0)?,
-            scored: row.get(1)?,
-            sum: row.get(2)?,
-            failed: row.get(3)?,
-            not_applicable: row.get(4)?,
-            wrong: row.get(5)?,
-            first_wrong: row.get(6)?,
-            abstained: row.get(7)?,
-            label: row.get(8)?,
-        })
-    })?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    for (trajectory, scores) in trajectories.into_iter().zip(found) {
+        trajectory.scores = scores;
+    }
+    Ok(())
 }

@@ -13,7 +13,7 @@ use crate::sql::{SqlConnection, params, params_from_iter};
 
 use super::project_number;
 use super::search::build_fts_query;
-use super::trace_rows::{TraceRow, read_trace_row};
+use super::trace_rows::{TraceRow, list_trace_rows};
 use super::wrong_verdicts::wrong_with_tool_sql;
 use crate::Store;
 use crate::error::StoreError;
@@ -113,11 +113,7 @@ impl Store {
             },
             None => list_traces_by_time(sql, filter, projects, cursor, limit)?,
         };
-        let mut traces = Vec::with_capacity(numbers.len());
-        for number in numbers {
-            traces.extend(read_trace_row(sql, "no = ?", SqlValue::Integer(number))?);
-        }
-        Ok(TraceRowPage { traces, next })
+        Ok(TraceRowPage { traces: list_trace_rows(sql, &numbers)?, next })
     }
 
     /// Returns the number of traces that began at a time or later, counted up to `most`.
@@ -438,31 +434,52 @@ fn search_trace_page(
         Some(TraceListCursor::Found { trajectory }) => trajectory,
         _ => i64::MAX,
     };
-    let mut values = Vec::new();
-    let fits = build_trace_conditions(filter, "trace.no", &mut values);
-    values.extend(project.map(SqlValue::Integer));
-    values.extend([
+    let mut own = Vec::new();
+    let fits = build_trace_conditions(filter, "trace.no", &mut own);
+    own.extend(project.map(SqlValue::Integer));
+    own.extend([
         SqlValue::Integer(filter.from_ns.unwrap_or(i64::MIN)),
         SqlValue::Integer(filter.to_ns.unwrap_or(i64::MAX)),
         SqlValue::Text(terms.to_owned()),
-        SqlValue::Integer(before),
-        SqlValue::Integer(MAX_EXAMINED_TRACES as i64),
     ]);
+    if sql.sqlite().is_none() {
+        // Only with the words at hand can PostgreSQL choose between the latest trajectories (common words) and the index.
+        sql.execute_batch("SET LOCAL plan_cache_mode = force_custom_plan")?;
+    }
     let mut statement = sql.prepare_cached(&search_walk_sql(&fits, project.is_some()))?;
-    let mut rows = statement.query(params_from_iter(values))?;
     let mut numbers: Vec<i64> = Vec::new();
     let mut looked_at = 0;
-    while let Some(row) = rows.next()? {
-        looked_at += 1;
-        let (trajectory, trace): (i64, i64) = (row.get(0)?, row.get(1)?);
-        if row.get(2)? && !numbers.contains(&trace) && !was_listed(sql, trace, before, terms)? {
-            numbers.push(trace);
+    let mut last = before;
+    // SQLite computes rows as they are read.
+    let mut portion = sql.choose(MAX_EXAMINED_TRACES, FIRST_PORTION.max(limit + 1));
+    loop {
+        portion = portion.min(MAX_EXAMINED_TRACES - looked_at);
+        let mut values = own.clone();
+        values.extend([SqlValue::Integer(last), SqlValue::Integer(portion as i64)]);
+        let mut rows = statement.query(params_from_iter(values))?;
+        let mut read = 0;
+        while let Some(row) = rows.next()? {
+            read += 1;
+            let trace: i64 = row.get(1)?;
+            last = row.get(0)?;
+            // Nothing was listed before the first page.
+            let is_new = |trace| Ok::<_, StoreError>(before == i64::MAX || !was_listed(sql, trace, before, terms)?);
+            if row.get(2)? && !numbers.contains(&trace) && is_new(trace)? {
+                numbers.push(trace);
+            }
+            if numbers.len() == limit {
+                return Ok((numbers, Some(TraceListCursor::Found { trajectory: last })));
+            }
         }
-        if numbers.len() == limit || looked_at == MAX_EXAMINED_TRACES {
-            return Ok((numbers, Some(TraceListCursor::Found { trajectory })));
+        looked_at += read;
+        if looked_at == MAX_EXAMINED_TRACES {
+            return Ok((numbers, Some(TraceListCursor::Found { trajectory: last })));
         }
+        if read < portion {
+            return Ok((numbers, None));
+        }
+        portion *= PORTION_GROWTH;
     }
-    Ok((numbers, None))
 }
 
 /// Whether a trace was on an earlier page, for another of its trajectories.

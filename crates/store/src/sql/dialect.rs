@@ -31,6 +31,25 @@ pub(crate) fn insert_from_arrays(sql: &str, types: &[&str]) -> String {
     format!("{into}SELECT * FROM unnest({}){behind}", arrays.join(", "))
 }
 
+/// A query that is run for each row of arrays, one for each parameter. `types` are those of the parameters. Behind the columns of
+/// the query, the result has the position of that row from 1.
+pub(crate) fn query_for_arrays(sql: &str, types: &[&str]) -> String {
+    let mut query = to_postgres(sql);
+    let mut arrays = Vec::new();
+    let mut names = Vec::new();
+    // From the last one on: `$1` is the beginning of `$10`.
+    for (number, name) in types.iter().enumerate().map(|(index, name)| (index + 1, name)).rev() {
+        query = query.replace(&format!("${number}"), &format!("each.p{number}"));
+        arrays.insert(0, format!("${number}::{name}[]"));
+        names.insert(0, format!("p{number}"));
+    }
+    format!(
+        "SELECT part.*, each.position FROM unnest({}) WITH ORDINALITY AS each ({}, position) CROSS JOIN LATERAL ({query}) AS part",
+        arrays.join(", "),
+        names.join(", ")
+    )
+}
+
 /// PostgreSQL cannot know the type of a parameter that is only compared with null. All of ours are texts.
 fn type_null_checks(sql: &str) -> String {
     let mut rewritten = String::with_capacity(sql.len() + 32);
@@ -94,6 +113,15 @@ fn number_parameters(sql: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parameters_become_columns_of_arrays() {
+        assert_eq!(
+            query_for_arrays("SELECT a FROM t WHERE b = ? AND c = ? LIMIT 3", &["text", "int8"]),
+            "SELECT part.*, each.position FROM unnest($1::text[], $2::int8[]) WITH ORDINALITY AS each (p1, p2, position) \
+             CROSS JOIN LATERAL (SELECT a FROM t WHERE b = each.p1 AND c = each.p2 LIMIT 3) AS part"
+        );
+    }
 
     #[test]
     fn hints_and_marks_are_rewritten() {

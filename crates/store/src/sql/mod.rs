@@ -7,6 +7,7 @@ pub(crate) mod dialect;
 mod error;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
+mod query_each;
 mod statement;
 mod values;
 

@@ -109,6 +109,12 @@ impl ToSqlParam for usize {
     }
 }
 
+impl ToSqlParam for SqlParam<'_> {
+    fn to_param(&self) -> Result<SqlParam<'_>, SqlError> {
+        Ok(*self)
+    }
+}
+
 impl<T: ToSqlParam + ?Sized> ToSqlParam for &T {
     fn to_param(&self) -> Result<SqlParam<'_>, SqlError> {
         (**self).to_param()

@@ -11,7 +11,7 @@ use ::postgres::{CancelToken, Client, Row, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::value::PostgresParam;
-use crate::sql::dialect::{insert_from_arrays, to_postgres};
+use crate::sql::dialect::{insert_from_arrays, query_for_arrays, to_postgres};
 use crate::sql::{SqlError, SqlParams};
 
 /// Runs work that waits for the server. The client has a runtime of its own, which must not be started inside of
@@ -78,18 +78,48 @@ impl PostgresConnection {
         Ok(PostgresStatement { connection: self, statement })
     }
 
-    /// Prepares an `INSERT … VALUES (?, …)` that takes an array for each column instead of a value.
-    fn prepare_bulk(&self, sql: &str) -> Result<PostgresStatement<'_>, SqlError> {
-        let key = format!("bulk {sql}");
+    /// Prepares a statement that takes an array for each parameter instead of a value. `rewrite` gets the statement and the types
+    /// of its parameters.
+    fn prepare_for_arrays(
+        &self,
+        sql: &str,
+        rewrite: impl FnOnce(&str, &[&str]) -> String,
+    ) -> Result<PostgresStatement<'_>, SqlError> {
+        let key = format!("arrays {sql}");
         if let Some(statement) = self.statements.borrow().get(&key) {
             return Ok(PostgresStatement { connection: self, statement: statement.clone() });
         }
         // The server knows the types of the columns.
-        let of_one_row = self.prepare(sql)?;
-        let types: Vec<&str> = of_one_row.statement.params().iter().map(Type::name).collect();
-        let statement = run_outside_runtime(|| self.client().prepare(&insert_from_arrays(sql, &types)))?;
+        let of_values = self.prepare(sql)?;
+        let types: Vec<&str> = of_values.statement.params().iter().map(Type::name).collect();
+        let statement = run_outside_runtime(|| self.client().prepare(&rewrite(sql, &types)))?;
         self.statements.borrow_mut().insert(key, statement.clone());
         Ok(PostgresStatement { connection: self, statement })
+    }
+
+    /// Runs a query for each set of parameters. Returns its rows with the index of their set, set by set.
+    pub(crate) fn query_each(&self, sql: &str, sets: &[impl SqlParams]) -> Result<Vec<(usize, Row)>, SqlError> {
+        if sets.is_empty() {
+            return Ok(Vec::new());
+        }
+        crate::monitor::check_query()?;
+        self.last_used.set(Instant::now());
+        let statement = self.prepare_for_arrays(sql, query_for_arrays)?.statement;
+        let mut columns: Vec<Vec<PostgresParam>> = statement.params().iter().map(|_| Vec::new()).collect();
+        for set in sets {
+            set.visit(&mut |position, param| {
+                columns[position - 1].push(PostgresParam::from(param));
+                Ok(())
+            })?;
+        }
+        let references: Vec<_> = columns.iter().map(|column| column as &(dyn ToSql + Sync)).collect();
+        let rows = run_outside_runtime(|| self.client().query(&statement, &references))?;
+        rows.into_iter()
+            .map(|row| {
+                let position: i64 = row.try_get(row.len() - 1)?;
+                Ok((usize::try_from(position - 1).unwrap_or_default(), row))
+            })
+            .collect()
     }
 
     pub(crate) fn execute_batch(&self, sql: &str) -> Result<(), SqlError> {
@@ -227,7 +257,7 @@ pub(crate) struct PostgresBulkInsert<'c> {
 
 impl<'c> PostgresBulkInsert<'c> {
     pub(crate) fn new(connection: &'c PostgresConnection, sql: &str) -> Result<PostgresBulkInsert<'c>, SqlError> {
-        let statement = connection.prepare_bulk(sql)?;
+        let statement = connection.prepare_for_arrays(sql, insert_from_arrays)?;
         let columns = statement.statement.params().iter().map(|_| Vec::new()).collect();
         Ok(PostgresBulkInsert { statement, columns })
     }
