@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use crate::trial::TrialLine;
 use gradus_core::trajectory::Trajectory;
-use gradus_eval::evaluator::{CALL_VALIDITY, QUERY_TO_THOUGHT, SEQUENCE_OPTIMALITY, THOUGHT_TO_TOOL};
+use gradus_eval::evaluator::{
+    ARGUMENT_PROVENANCE, CALL_VALIDITY, ERROR_RECOVERY, OUTCOME, QUERY_TO_THOUGHT, SEQUENCE_OPTIMALITY, TASK_COMPLETION,
+    THOUGHT_TO_TOOL,
+};
 use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
 use serde::Serialize;
 
@@ -15,6 +18,9 @@ pub(super) const DIMENSIONS: [(&str, &str); 4] = [
     (SEQUENCE_OPTIMALITY, "suboptimal"),
     (CALL_VALIDITY, "incorrect"),
 ];
+
+/// Evaluators of whole runs. Whether they are right about a scripted run is only known if it failed: then a bad verdict is true.
+const WHOLE_RUN_EVALUATORS: [&str; 3] = [OUTCOME, TASK_COMPLETION, ERROR_RECOVERY];
 
 /// A confusion matrix. The positive class is "something is wrong".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -86,7 +92,8 @@ fn compute_ratio(part: u64, whole: u64) -> Option<f64> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DetectionCounts {
     pub runs: u64,
-    /// Runs noticed by the judge, in a dimension and at a step that is wrong. For the oracle: runs with any alarm.
+    /// Runs noticed by the judge: in a dimension and at a step that is wrong, or as a whole if the verifier failed them. For
+    /// the oracle: runs with any alarm.
     pub by_judge: u64,
     /// Runs in which the judge noticed nothing, and could not decide about something that is wrong.
     pub judge_abstained: u64,
@@ -158,7 +165,12 @@ impl JudgeAccuracy {
             undecided |= is_wrong && judged == JudgedAs::Undecided;
             alarmed |= judged == JudgedAs::Wrong;
         };
+        let provenance = |step: u32| find_judgment(outcomes, ARGUMENT_PROVENANCE, Some(step)) == JudgedAs::Wrong;
+        let mut is_value_flagged = (false, false);
         for (step, true_step) in trajectory.steps.iter().zip(&truth.steps) {
+            let is_step_right = true_step.tool_fits_thought && true_step.thought_fits_request && true_step.is_valid;
+            is_value_flagged.0 |= provenance(step.index);
+            is_value_flagged.1 |= provenance(step.index) && !is_step_right;
             for (name, is_right) in [
                 (THOUGHT_TO_TOOL, true_step.tool_fits_thought),
                 (QUERY_TO_THOUGHT, true_step.thought_fits_request),
@@ -171,6 +183,11 @@ impl JudgeAccuracy {
         if !truth.steps.is_empty() {
             hold(SEQUENCE_OPTIMALITY, !truth.is_optimal(), sequence);
         }
+        let whole = || WHOLE_RUN_EVALUATORS.iter().map(|name| find_judgment(outcomes, name, None));
+        let is_run_flagged = whole().any(|judged| judged == JudgedAs::Wrong);
+        alarmed |= is_run_flagged || is_value_flagged.0;
+        noticed |= (is_run_flagged && !line.passed) || is_value_flagged.1;
+        undecided |= !line.passed && whole().any(|judged| judged == JudgedAs::Undecided);
         let is_oracle = truth.step.is_none() && truth.is_optimal();
         let row = self.policies.entry(truth.policy.clone()).or_default();
         let by_judge = if is_oracle { alarmed } else { noticed };
@@ -191,13 +208,20 @@ impl JudgeAccuracy {
 
 /// Finds the judge's verdict on a step, or on the whole run.
 fn find_judgment(outcomes: &[OutcomeLine], evaluator: &str, step: Option<u32>) -> JudgedAs {
-    let wrong = DIMENSIONS.iter().find(|(name, _)| *name == evaluator).map(|(_, wrong)| *wrong);
-    let outcome = outcomes.iter().find(|line| *line.evaluator == *evaluator && line.step_index == step);
-    match outcome.map(|line| (line.outcome, line.label.as_deref())) {
-        Some((OutcomeKind::Scored, label)) if label == wrong => JudgedAs::Wrong,
-        Some((OutcomeKind::Scored, _)) => JudgedAs::Right,
-        Some((OutcomeKind::Abstained, _)) => JudgedAs::Undecided,
-        Some((OutcomeKind::NotApplicable | OutcomeKind::Failed, _)) | None => JudgedAs::Unjudged,
+    let Some(line) = outcomes.iter().find(|line| *line.evaluator == *evaluator && line.step_index == step) else {
+        return JudgedAs::Unjudged;
+    };
+    let wrong_label = DIMENSIONS.iter().find(|(name, _)| *name == evaluator).map(|(_, wrong)| *wrong);
+    let is_wrong = match wrong_label {
+        Some(wrong) => line.label.as_deref() == Some(wrong),
+        // The scales of the other built-in evaluators end at 1.
+        None => line.score.is_some_and(|score| score < 1.0),
+    };
+    match line.outcome {
+        OutcomeKind::Scored if is_wrong => JudgedAs::Wrong,
+        OutcomeKind::Scored => JudgedAs::Right,
+        OutcomeKind::Abstained => JudgedAs::Undecided,
+        OutcomeKind::NotApplicable | OutcomeKind::Failed => JudgedAs::Unjudged,
     }
 }
 
