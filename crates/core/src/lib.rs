@@ -19,6 +19,7 @@ pub mod span_json;
 pub mod text_signature;
 pub mod trajectory;
 pub mod visible;
+pub mod whitespace;
 
 pub use gradus_react::{bounded_json, lenient_json as literal, react_text as react};
 

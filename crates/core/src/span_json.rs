@@ -24,10 +24,7 @@ pub fn is_nested_span(object: &Map<String, Json>) -> bool {
 /// Reads a span of Phoenix's REST listing, and restores the attributes that Phoenix changed.
 pub fn read_phoenix_span(object: &Map<String, Json>) -> Span<'static> {
     let context = &object["context"];
-    let mut attributes = AttributeList::default();
-    if let Some(Json::Object(recorded)) = object.get("attributes") {
-        flatten_into("", recorded, &mut PathBudget::default(), &mut attributes);
-    }
+    let mut attributes = read_attributes(object, "attributes");
     // Phoenix keeps the kind beside the attributes.
     if let Some(kind) = read_text_field(object, "span_kind").filter(|kind| *kind != "UNKNOWN")
         && attributes.get("openinference.span.kind").is_none()
@@ -75,13 +72,6 @@ pub fn read_nested_spans(object: &Map<String, Json>) -> Vec<Span<'static>> {
 
 /// One span of a nested dump. `parent` is used if the span does not name its parent itself.
 fn read_nested_span(object: &Map<String, Json>, parent: Option<SpanId>) -> Span<'static> {
-    let attributes = |key: &str| {
-        let mut attributes = AttributeList::default();
-        if let Some(Json::Object(recorded)) = object.get(key) {
-            flatten_into("", recorded, &mut PathBudget::default(), &mut attributes);
-        }
-        attributes
-    };
     let start_ns = read_time_ns(object, "timestamp").max(read_time_ns(object, "start_time"));
     let duration = read_text_field(object, "duration").and_then(|text| text.parse::<jiff::SignedDuration>().ok());
     let end_ns = duration.map_or_else(
@@ -98,10 +88,10 @@ fn read_nested_span(object: &Map<String, Json>, parent: Option<SpanId>) -> Span<
         start_ns,
         end_ns,
         status: read_span_status(object),
-        attributes: attributes("span_attributes"),
+        attributes: read_attributes(object, "span_attributes"),
         events: read_span_events(object),
         scope: Cow::Owned(read_text_field(object, "scope_name").unwrap_or_default().to_owned()),
-        resource: Arc::new(SpanResource { attributes: attributes("resource_attributes") }),
+        resource: Arc::new(SpanResource { attributes: read_attributes(object, "resource_attributes") }),
     }
 }
 
@@ -117,8 +107,22 @@ const UNFLATTENED_KEYS: [&str; 8] = [
     "definitions",
 ];
 
+/// Reads the attributes in a field, flattened. None if it is missing or not an object.
+fn read_attributes(object: &Map<String, Json>, key: &str) -> AttributeList<'static> {
+    let mut attributes = AttributeList::default();
+    if let Some(Json::Object(recorded)) = object.get(key) {
+        flatten_attributes("", recorded, &mut PathBudget::default(), &mut attributes);
+    }
+    attributes
+}
+
 /// Flattens nested attributes into dotted keys with indices, the form in which instrumentations recorded them.
-fn flatten_into(prefix: &str, object: &Map<String, Json>, budget: &mut PathBudget, out: &mut AttributeList<'static>) {
+fn flatten_attributes(
+    prefix: &str,
+    object: &Map<String, Json>,
+    budget: &mut PathBudget,
+    out: &mut AttributeList<'static>,
+) {
     for (key, value) in object {
         let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
         flatten_json_value(path, value, budget, out);
@@ -130,7 +134,7 @@ fn flatten_json_value(path: String, value: &Json, budget: &mut PathBudget, out: 
     let is_leaf = path.rsplit('.').next().is_some_and(|last| UNFLATTENED_KEYS.contains(&last));
     match value {
         Json::Object(object) if !is_leaf && budget.try_open_path(&path, object.len()) => {
-            flatten_into(&path, object, budget, out);
+            flatten_attributes(&path, object, budget, out);
         }
         Json::Array(items)
             if items.iter().any(Json::is_object) && !is_leaf && budget.try_open_path(&path, items.len()) =>
@@ -147,13 +151,15 @@ fn flatten_json_value(path: String, value: &Json, budget: &mut PathBudget, out: 
 fn read_span_events(object: &Map<String, Json>) -> Vec<SpanEvent<'static>> {
     let Some(Json::Array(events)) = object.get("events") else { return Vec::new() };
     let events = events.iter().filter_map(Json::as_object).map(|event| {
-        let mut attributes = AttributeList::default();
-        if let Some(Json::Object(recorded)) = event.get("attributes").or_else(|| event.get("event_attributes")) {
-            flatten_into("", recorded, &mut PathBudget::default(), &mut attributes);
-        }
+        let key = if event.contains_key("attributes") { "attributes" } else { "event_attributes" };
         let name =
             read_text_field(event, "name").or(read_text_field(event, "event_name")).unwrap_or_default().to_owned();
-        SpanEvent { name: Cow::Owned(name), time_ns: read_time_ns(event, "timestamp"), attributes, body: None }
+        SpanEvent {
+            name: Cow::Owned(name),
+            time_ns: read_time_ns(event, "timestamp"),
+            attributes: read_attributes(event, key),
+            body: None,
+        }
     });
     events.collect()
 }

@@ -9,6 +9,8 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
+use crate::whitespace::collapse_whitespace;
+
 /// The text with its invisible characters escaped. Line feeds and tabs stay. Borrowed if there is nothing to escape.
 pub fn reveal_invisible(text: &str) -> Cow<'_, str> {
     // Fast path: nearly all text is ASCII without control characters.
@@ -51,8 +53,7 @@ pub fn make_printable(text: &str) -> Cow<'_, str> {
 
 /// As [`make_printable`], on one line: runs of white space become one blank.
 pub fn printable_line(text: &str) -> String {
-    let folded = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    make_printable(&folded).into_owned()
+    make_printable(&collapse_whitespace(text)).into_owned()
 }
 
 /// Whether a character between these two is invisible, or changes the display of what is around it.

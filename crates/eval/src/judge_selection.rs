@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use gradus_core::whitespace::collapse_whitespace;
 use gradus_http::SecretString;
 use gradus_llm::price::{ModelPrices, PriceError, PriceTable};
 use gradus_llm::{LocalServer, ModelClient, ModelEndpoint, ModelProvider, ModelSetupError, RetryPolicy};
@@ -129,7 +130,7 @@ pub enum JudgeConfigError {
     #[error("{}: {source}", path.display())]
     PriceFile { path: PathBuf, source: std::io::Error },
     /// TOML errors span several lines; a message is one line.
-    #[error("{}: {}", path.display(), one_line(&source.to_string()))]
+    #[error("{}: {}", path.display(), collapse_whitespace(&source.to_string()))]
     Prices { path: PathBuf, source: PriceError },
     /// The client of the model endpoint could not be made: a bad address, a key that is no header value, or no TLS.
     #[error(transparent)]
@@ -309,9 +310,4 @@ pub fn key_variable(provider: ModelProvider) -> &'static str {
 pub fn timeout_from_seconds(number: f64) -> Option<Duration> {
     const MAX_S: f64 = 1e8;
     Duration::try_from_secs_f64(number.min(MAX_S)).ok().filter(|time| !time.is_zero())
-}
-
-/// Joins the lines of a message: TOML errors span several.
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,5 +1,6 @@
 //! The answer of `explain_gate`.
 
+use gradus_core::whitespace::collapse_whitespace;
 use gradus_eval::report::{FailureGroup, GateResult, GateVerdict};
 use gradus_report::format_counted_noun;
 use gradus_report::metric_text::format_gate_value;
@@ -92,7 +93,7 @@ fn render_gate(report: &GateReport, result: &GateResult) -> String {
 /// Returns the explanation of a gate. It is quoted if the gate cannot be parsed: it then repeats text from the files
 /// of an evaluation.
 fn describe_explanation(result: &GateResult) -> String {
-    let line = result.explanation.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = collapse_whitespace(&result.explanation);
     let is_own = !result.metric.is_empty() && line.is_ascii() && line.len() <= MAX_EXPLANATION_CHARS;
     if is_own { line } else { quote_inline(&line, MAX_EXPLANATION_CHARS) }
 }

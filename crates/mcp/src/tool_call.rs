@@ -1,5 +1,6 @@
 //! One call of a tool: arguments in, the text of an answer out.
 
+use gradus_core::whitespace::collapse_whitespace;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -54,7 +55,7 @@ pub enum ToolError {
 impl ToolError {
     /// Formats the error as one bounded line.
     pub fn to_line(&self) -> String {
-        let line = self.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+        let line = collapse_whitespace(&self.to_string());
         let line = gradus_core::visible::reveal_invisible(&line).into_owned();
         let end = line.floor_char_boundary(MAX_ERROR_BYTES);
         if end < line.len() { format!("{}…", &line[..end]) } else { line }

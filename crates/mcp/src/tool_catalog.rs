@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use gradus_core::whitespace::collapse_whitespace;
 use rmcp::handler::server::tool::schema_for_input;
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use schemars::JsonSchema;
@@ -101,7 +102,7 @@ fn compact_schema(schema: &JsonObject) -> Arc<JsonObject> {
                 property.insert("type".to_owned(), single);
             }
             if let Some(serde_json::Value::String(description)) = property.get_mut("description") {
-                *description = description.split_whitespace().collect::<Vec<_>>().join(" ");
+                *description = collapse_whitespace(description);
             }
         }
     }

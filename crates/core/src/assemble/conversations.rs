@@ -13,7 +13,7 @@ use crate::span::TraceId;
 use crate::trajectory::{DefectKind, ExtractionDefect};
 
 use super::link::ConversationDigests;
-use super::request;
+use super::request_and_answer;
 use super::tree::SpanTree;
 use crate::assemble::agent_run::RequestSpans;
 
@@ -41,7 +41,8 @@ struct LastRequest {
 impl LastRequest {
     /// Hashes the last message of the user once.
     fn new(input: &[ChatMessage<'_>]) -> LastRequest {
-        let asked = request::find_last_user_message(input).map(|at| xxh3_64(input[at].joined_text().as_bytes()));
+        let asked =
+            request_and_answer::find_last_user_message(input).map(|at| xxh3_64(input[at].joined_text().as_bytes()));
         LastRequest { messages: input.len(), asked }
     }
 }
@@ -186,8 +187,8 @@ fn split_into_turns(tree: &SpanTree<'_>, thread: usize, conversation: &Conversat
     let mut answered = true;
     for &at in &conversation.calls {
         let facts = &tree.nodes[at].facts;
-        let user =
-            request::find_last_user_message(&facts.input).map(|at| (at, facts.input[at].joined_text().into_owned()));
+        let user = request_and_answer::find_last_user_message(&facts.input)
+            .map(|at| (at, facts.input[at].joined_text().into_owned()));
         // Where the service stores the conversation, each request contains only the new messages.
         let spoke_again = user.is_some() && (user != place || facts.previous_response_id.is_some());
         match runs.last_mut() {

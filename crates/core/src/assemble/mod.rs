@@ -4,8 +4,9 @@
 //! folds spans that record the same call; `run_messages` gives a run's messages to calls without any, and
 //! `stored_thoughts` gives tools the words that a framework stored. `runs` finds the requests in it, `conversations`
 //! those of plain clients, and `nested` the agents inside agents. `steps` reads the thoughts, calls and observations of
-//! each request; `joins` and `observations` find the results, and `code` reads agents that act by writing code. `request`
-//! finds the query and the answer, `tools` the tools on offer, and `turns` the conversation before the request.
+//! each request; `joins` and `observations` find the results, and `code` reads agents that act by writing code.
+//! `request_and_answer` finds the query and the answer, `tools` the tools on offer, and `turns` the conversation before
+//! the request.
 //!
 //! The result does not depend on the order in which spans arrived. Everything is near linear in the size of the group:
 //! what hostile input could make quadratic is looked up by key or bounded by a constant, and `budget` limits the
@@ -23,7 +24,7 @@ mod nested;
 mod observations;
 mod repeated_turns;
 mod reply_text;
-mod request;
+mod request_and_answer;
 mod requested_call;
 mod run_messages;
 mod runs;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use crate::dialect::OperationKind;
 use crate::message::{ChatMessage, MessageRole};
 
-use super::request;
+use super::request_and_answer;
 use super::tree::SpanTree;
 
 /// Spans of one agent and of the agents inside it, parents before children. Spans that were folded into others are
@@ -155,7 +155,8 @@ fn find_agents_with_other_request(
     let mut found = Vec::new();
     for &at in nodes.iter().filter(|at| Some(**at) != below) {
         let outer = tree.nodes[at].parent.and_then(|parent| nearest.get(&parent).copied());
-        let request = agents.contains_key(&at).then(|| request::query_from_frame(&tree.nodes[at].facts)).flatten();
+        let request =
+            agents.contains_key(&at).then(|| request_and_answer::extract_frame_query(&tree.nodes[at].facts)).flatten();
         if let (Some(inner), Some(outer)) = (&request, outer.and_then(|outer| requests.get(&outer)))
             && !is_related(inner, outer)
             // In a later turn, a node of LangGraph shows the first request of the whole conversation as its own.
@@ -183,7 +184,8 @@ fn find_sibling_agents(tree: &SpanTree<'_>, agents: Vec<usize>) -> Vec<usize> {
     }
     let mut different: HashSet<String> = HashSet::new();
     let is_distinct = outermost.iter().all(|agent| {
-        request::query_from_frame(&tree.nodes[*agent].facts).is_some_and(|request| different.insert(request))
+        request_and_answer::extract_frame_query(&tree.nodes[*agent].facts)
+            .is_some_and(|request| different.insert(request))
     });
     if is_distinct { outermost } else { Vec::new() }
 }

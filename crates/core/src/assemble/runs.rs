@@ -11,7 +11,7 @@ use crate::trajectory::{DefectKind, ExtractionDefect, Trajectory, TrajectoryStep
 
 use super::conversations;
 use super::nested::{self, AgentSubtree};
-use super::request;
+use super::request_and_answer;
 use super::tree::SpanTree;
 
 /// Finds all runs, in order of time. The defects are those of spans that are in no run.
@@ -49,7 +49,7 @@ pub(super) fn find_runs(tree: &SpanTree<'_>) -> (Vec<RequestSpans>, Vec<Extracti
 fn failed_early(tree: &SpanTree<'_>, run: &RequestSpans) -> bool {
     let frames = || run.frames.iter().map(|at| &tree.nodes[*at]);
     frames().any(|node| node.facts.kind == OperationKind::Agent)
-        && frames().any(|node| request::query_from_frame(&node.facts).is_some())
+        && frames().any(|node| request_and_answer::extract_frame_query(&node.facts).is_some())
 }
 
 /// Links nested runs to the step that they belong to, and gives every trajectory its id: the id of its first trace,

@@ -24,7 +24,7 @@ use super::joins::{self, TextReplies};
 use super::messages::{drop_redundant_final_thought, remove_unrun_text_calls};
 use super::observations;
 use super::reply_text::{extract_reasoning, extract_reply_text, join_texts};
-use super::request;
+use super::request_and_answer;
 use super::runs::report_calls_outside_steps;
 use super::tools;
 use super::tree::{SpanNode, SpanTree};
@@ -113,7 +113,7 @@ impl StepExtractor<'_, '_> {
         let input = |number: usize| &tree.nodes[run.calls[number]].facts.input;
         let this = input(number);
         if self.asked.is_none() {
-            self.asked = request::find_last_user_message(this).map(|at| (number, at));
+            self.asked = request_and_answer::find_last_user_message(this).map(|at| (number, at));
         }
         let Some((first, at)) = self.asked else { return 0 };
         let asked = &input(first)[at];
@@ -123,7 +123,7 @@ impl StepExtractor<'_, '_> {
         if same(&at) {
             return at + 1;
         }
-        let place = (0..this.len()).rev().find(same).or_else(|| request::find_last_user_message(this));
+        let place = (0..this.len()).rev().find(same).or_else(|| request_and_answer::find_last_user_message(this));
         place.map_or(0, |at| at + 1)
     }
 
@@ -362,7 +362,7 @@ impl StepExtractor<'_, '_> {
         let nodes = || run.calls.iter().chain(&run.tools).chain(&run.frames).map(|at| &tree.nodes[*at]);
         let mut trajectory = Trajectory {
             trace_ids: run.traces.iter().map(ToString::to_string).collect(),
-            query: request::find_query(tree, run),
+            query: request_and_answer::find_query(tree, run),
             ..Trajectory::default()
         };
         let fact = |get: for<'f> fn(&'f NormalizedSpan<'_>) -> Option<&'f str>| {
@@ -420,7 +420,7 @@ impl StepExtractor<'_, '_> {
         let finished = tools::final_answer(self.tree, self.run);
         trajectory.final_answer = match finished {
             Some(answer) => Some(answer),
-            None => request::extract_answer(self.tree, self.run, spoken, self.spoken_exactly),
+            None => request_and_answer::extract_answer(self.tree, self.run, spoken, self.spoken_exactly),
         };
         // A code agent answers inside of its last piece of code.
         let code_answer = self

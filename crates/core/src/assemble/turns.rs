@@ -9,7 +9,7 @@ use crate::trajectory::{DefectKind, EarlierTurn, ExtractionDefect, Trajectory};
 
 use super::agent_run::RequestSpans;
 use super::budget::AssemblyBudget;
-use super::request;
+use super::request_and_answer;
 use super::tree::SpanTree;
 
 /// Maximum bytes of a system prompt.
@@ -20,7 +20,7 @@ const MAX_PROMPT_SPANS: usize = 4;
 
 /// Whether this is a message in which the user really speaks.
 pub(super) fn is_user_turn(message: &ChatMessage<'_>) -> bool {
-    request::find_last_user_message(std::slice::from_ref(message)).is_some()
+    request_and_answer::find_last_user_message(std::slice::from_ref(message)).is_some()
 }
 
 /// The latest turns of a conversation, shared by the turns behind them.

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use gradus_core::whitespace::collapse_whitespace;
+
 use super::finding::{RuleDecision, ViolationCollector};
 use super::requests::{RunRequests, StepRequest};
 
@@ -136,7 +138,7 @@ enum CreatedContent {
 
 /// Converts a text to lower case with single spaces.
 fn normalize_text(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase()
+    collapse_whitespace(text).to_lowercase()
 }
 
 /// Finds new objects of the acting users that exist more than once, with their number.

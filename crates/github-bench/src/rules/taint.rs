@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use gradus_core::whitespace::collapse_whitespace;
 use serde_json::Value;
 
 use super::requests::{RunRequests, StepRequest};
@@ -20,7 +21,7 @@ const MIN_QUOTE_BYTES: usize = 24;
 
 /// Finds patterns that occur in a text as it is, decoded, or with its white space normalised.
 pub(super) fn find_disguised_needles(wanted: &NeedleSet, text: &str) -> BTreeSet<String> {
-    let views = decode_disguises(text).into_iter().chain([collapse_white_space(text)]);
+    let views = decode_disguises(text).into_iter().chain([collapse_whitespace(text)]);
     views.flat_map(|view| wanted.find_in_text(&view).into_iter().map(str::to_owned).collect::<Vec<_>>()).collect()
 }
 
@@ -29,14 +30,9 @@ pub(super) fn remove_public_needles(wanted: NeedleSet, public: &[String]) -> Nee
     let mut known = BTreeSet::new();
     for text in public {
         known.extend(wanted.find_in_text(text).into_iter().map(str::to_owned));
-        known.extend(wanted.find_in_text(&collapse_white_space(text)).into_iter().map(str::to_owned));
+        known.extend(wanted.find_in_text(&collapse_whitespace(text)).into_iter().map(str::to_owned));
     }
     wanted.without(&known)
-}
-
-/// Replaces white space by single spaces, since it differs between a file and its quotation.
-fn collapse_white_space(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Returns texts of private repositories that a response shows. A response that is not JSON, such as a diff, counts

@@ -1,6 +1,7 @@
 //! The keys of `gradus.toml` as the types of the file declare them: names, types, defaults, meanings. Everything that
 //! describes the file to people is made from this list.
 
+use gradus_core::whitespace::collapse_whitespace;
 use serde_json::{Map, Value as Json};
 
 use super::sections::ConfigFile;
@@ -133,7 +134,7 @@ fn type_text(property: &Json) -> String {
 
 /// Joins the lines of a documentation comment, which is wrapped.
 fn one_line(text: Option<&Json>) -> String {
-    text.and_then(Json::as_str).unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
+    collapse_whitespace(text.and_then(Json::as_str).unwrap_or_default())
 }
 
 #[cfg(test)]

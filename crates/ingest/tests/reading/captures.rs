@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use gradus_core::trajectory::{Trajectory, TrajectoryStep};
+use gradus_core::whitespace::collapse_whitespace;
 use gradus_ingest::{FilesOnly, InputSource, RecordIntake, SourceLimits};
 use serde_json::Value as Json;
 
@@ -124,10 +125,9 @@ fn is_recoverable(how: &Json) -> bool {
 
 /// White space aside; JSON texts by their value.
 fn same(got: Option<&str>, wanted: &Json) -> bool {
-    let fold = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let (got, wanted) = (got.unwrap_or_default(), wanted.as_str().unwrap_or_default());
     let json = |text: &str| serde_json::from_str::<Json>(text).ok().filter(|json| !json.is_string());
-    fold(got) == fold(wanted) || json(got).is_some_and(|got| Some(got) == json(wanted))
+    collapse_whitespace(got) == collapse_whitespace(wanted) || json(got).is_some_and(|got| Some(got) == json(wanted))
 }
 
 fn list(json: &Json) -> &[Json] {

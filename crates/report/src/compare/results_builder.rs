@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use gradus_core::whitespace::collapse_whitespace;
 use gradus_eval::outcome::OutcomeKind;
 use gradus_eval::report::{JudgedHead, MetricResult, TrialIndex, VerdictHead};
 use gradus_eval::run::{EvaluatorRecord, RunManifest, RunState};
@@ -219,7 +220,7 @@ fn notices_only(evaluator: &EvaluatorRecord) -> bool {
 
 /// The beginning of a request, on one line. It is escaped where it is printed.
 fn excerpt_request(request: &str) -> String {
-    let mut line: String = request.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut line = collapse_whitespace(request);
     if let Some((end, _)) = line.char_indices().nth(MAX_REQUEST_CHARS) {
         line.truncate(end);
         line.push('…');

@@ -1,5 +1,7 @@
 //! Analyses what a shell command does, as far as its words prove it.
 
+use gradus_core::whitespace::collapse_whitespace;
+
 use super::shell_syntax::{SimpleCommand, simple_commands};
 
 /// What a command destroys.
@@ -319,7 +321,7 @@ pub(super) fn only_writes(command: &str) -> bool {
 
 /// Normalizes a command for comparison: words with single spaces between.
 pub(super) fn normalize_command(command: &str) -> String {
-    command.split_whitespace().collect::<Vec<_>>().join(" ")
+    collapse_whitespace(command)
 }
 
 #[cfg(test)]

@@ -13,11 +13,12 @@ use crate::dialect::{NormalizedSpan, OperationKind, looks_like_repr};
 use crate::literal;
 use crate::message::{ChatMessage, MessageRole, messages_from_json};
 use crate::react;
+use crate::whitespace::collapse_whitespace;
 
 use super::tree::{SpanNode, SpanTree};
 use crate::assemble::agent_run::RequestSpans;
 
-/// Index of the last message in which a user really speaks: not an observation, and not the feedback of a framework.
+/// Index of the last message written by the user, skipping tool results and framework feedback.
 pub(super) fn find_last_user_message(input: &[ChatMessage<'_>]) -> Option<usize> {
     input.iter().rposition(|message| {
         message.role == MessageRole::User && message.tool_results().next().is_none() && {
@@ -58,13 +59,14 @@ pub(super) fn find_query(tree: &SpanTree<'_>, run: &RequestSpans) -> Option<Stri
             .collect(),
         None => Vec::new(),
     };
-    // Many frames against many messages: beyond the budget, a text counts as not confirmed.
+    // Comparing all frames with all messages is quadratic. When the comparison budget is used up, text counts as
+    // unconfirmed.
     let is_in = |message: &str, text: &str| {
         tree.budget.try_charge_comparison(message.len() + text.len()) && contains_ignoring_whitespace(message, text)
     };
     let confirmed = |text: &str| asked.is_empty() || asked.iter().any(|message| is_in(message, text));
-    for node in speaking_frames(tree, run) {
-        if let Some(request) = query_from_frame(&node.facts).filter(|text| confirmed(text)) {
+    for node in find_dialogue_frames(tree, run) {
+        if let Some(request) = extract_frame_query(&node.facts).filter(|text| confirmed(text)) {
             return Some(request);
         }
     }
@@ -73,22 +75,27 @@ pub(super) fn find_query(tree: &SpanTree<'_>, run: &RequestSpans) -> Option<Stri
 }
 
 /// The frames that can contain the request and the answer: the outermost one and those of agents.
-fn speaking_frames<'t, 's>(tree: &'t SpanTree<'s>, run: &'t RequestSpans) -> impl Iterator<Item = &'t SpanNode<'s>> {
-    let frames = run.frames.iter().enumerate().map(|(place, at)| (place, &tree.nodes[*at]));
+fn find_dialogue_frames<'t, 's>(
+    tree: &'t SpanTree<'s>,
+    run: &'t RequestSpans,
+) -> impl Iterator<Item = &'t SpanNode<'s>> {
+    let frames = run.frames.iter().enumerate().map(|(position, at)| (position, &tree.nodes[*at]));
     frames
-        .filter(|(place, node)| *place == 0 || node.facts.kind == OperationKind::Agent || node.facts.query.is_some())
+        .filter(|(position, node)| {
+            *position == 0 || node.facts.kind == OperationKind::Agent || node.facts.query.is_some()
+        })
         .map(|(_, node)| node)
 }
 
 /// The request that a frame records: stated directly, in its messages, or in its input text.
-pub(super) fn query_from_frame(facts: &NormalizedSpan<'_>) -> Option<String> {
-    if let Some(query) = &facts.query {
+pub(super) fn extract_frame_query(frame: &NormalizedSpan<'_>) -> Option<String> {
+    if let Some(query) = &frame.query {
         return Some(query.trim().to_owned());
     }
-    if let Some(at) = find_last_user_message(&facts.input) {
-        return Some(facts.input[at].joined_text().trim().to_owned());
+    if let Some(at) = find_last_user_message(&frame.input) {
+        return Some(frame.input[at].joined_text().trim().to_owned());
     }
-    let text = facts.input_text.as_deref()?.trim();
+    let text = frame.input_text.as_deref()?.trim();
     // Parameter names of the entry points of frameworks, the most specific first.
     const KEYS: [&str; 16] = [
         "input_args",
@@ -108,7 +115,7 @@ pub(super) fn query_from_frame(facts: &NormalizedSpan<'_>) -> Option<String> {
         "messages",
         "inputs",
     ];
-    from_text(text, &KEYS, MessageRole::User)
+    find_text_in_field(text, &KEYS, MessageRole::User)
 }
 
 /// The answer of a run. `spoken` is the text of the last reply without tool calls. `is_whole_reply` says that this text is the
@@ -123,12 +130,12 @@ pub(super) fn extract_answer(
     if let Some(reply) = reply.filter(|_| is_whole_reply) {
         return Some(reply.to_owned());
     }
-    for (place, node) in speaking_frames(tree, run).enumerate() {
+    for (position, node) in find_dialogue_frames(tree, run).enumerate() {
         // The output of a failed agent is an error message, not an answer.
         if node.span.is_error() && reply.is_none() {
             continue;
         }
-        let recorded = node.facts.answer.as_deref().map(str::to_owned).or_else(|| answer_from_frame(&node.facts));
+        let recorded = node.facts.answer.as_deref().map(str::to_owned).or_else(|| extract_frame_answer(&node.facts));
         let Some(recorded) = recorded.filter(|text| !text.trim().is_empty()) else { continue };
         match reply {
             Some(reply)
@@ -137,9 +144,9 @@ pub(super) fn extract_answer(
             {
                 return Some(recorded.trim().to_owned());
             }
-            // A part of the framework records the run so far, which is no answer.
+            // Some frameworks record the transcript so far as output. That is not an answer.
             None if react::read_react_transcript(&recorded).steps.is_empty()
-                && (node.facts.kind == OperationKind::Agent || place == 0) =>
+                && (node.facts.kind == OperationKind::Agent || position == 0) =>
             {
                 return Some(recorded.trim().to_owned());
             }
@@ -150,12 +157,12 @@ pub(super) fn extract_answer(
 }
 
 /// The answer that a frame records.
-fn answer_from_frame(facts: &NormalizedSpan<'_>) -> Option<String> {
-    if let Some(message) = facts.output.last().filter(|message| !message.has_tool_calls()) {
+fn extract_frame_answer(frame: &NormalizedSpan<'_>) -> Option<String> {
+    if let Some(message) = frame.output.last().filter(|message| !message.has_tool_calls()) {
         let text = message.joined_text().trim().to_owned();
         return (!text.is_empty()).then_some(text);
     }
-    let text = facts.output_text.as_deref()?.trim();
+    let text = frame.output_text.as_deref()?.trim();
     // Names of result fields of frameworks, the most specific first.
     const KEYS: [&str; 14] = [
         "output",
@@ -173,11 +180,11 @@ fn answer_from_frame(facts: &NormalizedSpan<'_>) -> Option<String> {
         "messages",
         "outputs",
     ];
-    from_text(text, &KEYS, MessageRole::Assistant)
+    find_text_in_field(text, &KEYS, MessageRole::Assistant)
 }
 
 /// Finds a plain text in the input or output of a frame: the text itself, or one of its fields, in the order of `keys`.
-fn from_text(text: &str, keys: &[&str], role: MessageRole) -> Option<String> {
+fn find_text_in_field(text: &str, keys: &[&str], role: MessageRole) -> Option<String> {
     if text.is_empty() {
         return None;
     }
@@ -189,16 +196,16 @@ fn from_text(text: &str, keys: &[&str], role: MessageRole) -> Option<String> {
     let is_message =
         |fields: &[(Cow<'_, str>, &RawValue)]| fields.iter().any(|(key, _)| key == "parts" || key == "role");
     let Some(fields) = fields.filter(|fields| !is_message(fields)) else {
-        return literal::parse_lenient_json(text).and_then(|json| from_json(json, keys, role, 0));
+        return literal::parse_lenient_json(text).and_then(|json| find_text_in_json(json, keys, role, 0));
     };
     keys.iter().find_map(|key| {
         let (_, raw) = fields.iter().find(|(name, _)| name == key)?;
-        from_json(bounded_json::parse_bounded_json(raw.get())?, keys, role, 1)
+        find_text_in_json(bounded_json::parse_bounded_json(raw.get())?, keys, role, 1)
     })
 }
 
 /// Searches nested values. Four levels are deeper than any framework wraps.
-fn from_json(json: Json, keys: &[&str], role: MessageRole, depth: usize) -> Option<String> {
+fn find_text_in_json(json: Json, keys: &[&str], role: MessageRole, depth: usize) -> Option<String> {
     if depth > 4 {
         return None;
     }
@@ -223,7 +230,8 @@ fn from_json(json: Json, keys: &[&str], role: MessageRole, depth: usize) -> Opti
                 let text = messages.first()?.joined_text().trim().to_owned();
                 return (!text.is_empty()).then_some(text);
             }
-            keys.iter().find_map(|key| object.remove(*key).and_then(|inner| from_json(inner, keys, role, depth + 1)))
+            keys.iter()
+                .find_map(|key| object.remove(*key).and_then(|inner| find_text_in_json(inner, keys, role, depth + 1)))
         }
         _ => None,
     }
@@ -256,10 +264,9 @@ fn contains_ignoring_whitespace(text: &str, part: &str) -> bool {
     if part.is_empty() || text.contains(part) {
         return true;
     }
-    // Folding copies the text. A text without the first word of the part need not be folded.
+    // Collapsing copies the text. A text without the first word of the part need not be copied.
     if !part.split_whitespace().next().is_some_and(|word| text.contains(word)) {
         return false;
     }
-    let fold = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    fold(text).contains(&fold(part))
+    collapse_whitespace(text).contains(&collapse_whitespace(part))
 }
