@@ -5,7 +5,7 @@ use gradus_core::trajectory::DefectKind;
 use serde_json::{Map, Value as Json};
 
 use super::harness_chat::{
-    add_outcome, add_result_or_report, content_id, finish_run, has_list, joined_text, object_to_value,
+    add_outcome, add_result_or_report, content_id, finish_run, has_list, join_content_texts, object_to_value,
 };
 use crate::import_sink::{ImportError, ImportSink};
 use crate::json_fields::{content_text, text_field};
@@ -51,8 +51,8 @@ pub(crate) fn read_agentdojo(object: Map<String, Json>, sink: &mut dyn ImportSin
 fn read_message(session: &mut SessionBuilder, mut message: Json, at: Option<&str>, sink: &mut dyn ImportSink) {
     let role = text_field(&message, "role").unwrap_or_default().to_owned();
     match role.as_str() {
-        "system" => session.set_system_prompt(&message.get("content").map(joined_text).unwrap_or_default()),
-        "user" => session.begin_turn(&message.get("content").map(joined_text).unwrap_or_default(), at, sink),
+        "system" => session.set_system_prompt(&message.get("content").map(join_content_texts).unwrap_or_default()),
+        "user" => session.begin_turn(&message.get("content").map(join_content_texts).unwrap_or_default(), at, sink),
         "assistant" => {
             session.begin_separate_reply(at);
             match message.get("content") {
@@ -72,7 +72,7 @@ fn read_message(session: &mut SessionBuilder, mut message: Json, at: Option<&str
             let error = text_field(&message, "error").map(str::to_owned);
             let status = if error.is_some() { ResultStatus::Error } else { ResultStatus::Success };
             let content = error.unwrap_or_else(|| match message.get_mut("content").map(Json::take) {
-                Some(Json::Array(blocks)) => joined_text(&Json::Array(blocks)),
+                Some(Json::Array(blocks)) => join_content_texts(&Json::Array(blocks)),
                 Some(content) => content_text(content),
                 None => String::new(),
             });

@@ -9,7 +9,7 @@ use serde_json::{Map, Value as Json};
 
 use super::atif_text_replies::{read_text_reply, strip_example};
 use super::harness_chat::{
-    add_result_or_report, content_id, has_list, joined_text, object_to_value, outcome_annotation,
+    add_result_or_report, content_id, has_list, join_content_texts, object_to_value, outcome_annotation,
     read_tool_definitions, result_content,
 };
 use crate::import_sink::{ImportError, ImportSink};
@@ -137,7 +137,7 @@ impl<'a> TrajectoryReader<'a> {
     fn read_step(&mut self, step: &mut Json, sink: &mut dyn ImportSink) {
         let source = text_field(step, "source").unwrap_or_default().to_owned();
         let at = step.get("timestamp").and_then(normalize_timestamp);
-        let message = step.get("message").map(joined_text).unwrap_or_default();
+        let message = step.get("message").map(join_content_texts).unwrap_or_default();
         if is_true_field(step, "is_copied_context") {
             if source == "user" && self.copied_query.is_none() && !message.trim().is_empty() {
                 self.copied_query = Some(message);

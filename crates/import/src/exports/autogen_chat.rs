@@ -5,7 +5,9 @@ use gradus_core::message::{ArgumentsText, MessagePart, message_from_json};
 use gradus_core::trajectory::DefectKind;
 use serde_json::{Value as Json, json};
 
-use super::harness_chat::{add_result_or_report, add_results, finish_session_or_report, joined_text, result_content};
+use super::harness_chat::{
+    add_result_or_report, add_results, finish_session_or_report, join_content_texts, result_content,
+};
 use crate::import_sink::ImportSink;
 use crate::json_fields::text_field;
 use crate::session_builder::SessionBuilder;
@@ -49,7 +51,7 @@ impl ChatHistoryReader {
         if let Some(Json::Array(responses)) = message.get_mut("tool_responses").map(Json::take) {
             return self.read_responses(responses, sink);
         }
-        let content = message.get("content").map(joined_text).unwrap_or_default();
+        let content = message.get("content").map(join_content_texts).unwrap_or_default();
         let has_calls = message.get("tool_calls").is_some_and(|calls| calls.as_array().is_some_and(|c| !c.is_empty()))
             || message.get("function_call").is_some_and(Json::is_object);
         if role == "system" && !self.has_request {

@@ -3,7 +3,9 @@
 use gradus_core::message::ArgumentsText;
 use serde_json::{Value as Json, json};
 
-use super::harness_chat::{add_result_or_report, finish_session_or_report, joined_text, read_usage, result_content};
+use super::harness_chat::{
+    add_result_or_report, finish_session_or_report, join_content_texts, read_usage, result_content,
+};
 use crate::import_sink::ImportSink;
 use crate::json_fields::{is_true_field, text_field};
 use crate::session_builder::SessionBuilder;
@@ -39,7 +41,7 @@ impl AgentChatReader {
             "TextMessage" | "MultiModalMessage" | "StructuredMessage" | "StopMessage" | "ToolCallSummaryMessage" => {
                 let text = match message.get("content") {
                     Some(Json::Object(_)) => message["content"].to_string(),
-                    Some(content) => joined_text(content),
+                    Some(content) => join_content_texts(content),
                     None => String::new(),
                 };
                 self.read_text(&source, text, &message, at, sink);

@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::import_sink::{ImportError, ImportSink};
-use crate::json_fields::{content_text, text_field};
+use crate::json_fields::{content_text, join_part_texts, text_field};
 use crate::session_builder::SessionBuilder;
 use crate::turn_draft::{ImportedCall, ImportedResult, ResultStatus};
 
@@ -109,24 +109,16 @@ pub(super) fn read_tool_definitions(list: &Json) -> Vec<ToolDefinition> {
 }
 
 /// Returns a text, or the texts of a list of parts or of lines, joined by line feeds.
-pub(super) fn joined_text(content: &Json) -> String {
-    match content {
-        Json::String(text) => text.clone(),
-        Json::Array(items) => {
-            let texts = items.iter().filter_map(|item| match item {
-                Json::String(text) => Some(text.as_str()),
-                item => text_field(item, "text").or_else(|| text_field(item, "content")),
-            });
-            texts.collect::<Vec<_>>().join("\n")
-        }
-        _ => String::new(),
-    }
+pub(super) fn join_content_texts(content: &Json) -> String {
+    join_part_texts(content, &["text", "content"], "\n")
 }
 
 /// Returns the text of a result. Images and audio among the parts have none.
 pub(super) fn result_content(content: Json) -> String {
     match &content {
-        Json::Array(parts) if parts.iter().any(|part| text_field(part, "type").is_some()) => joined_text(&content),
+        Json::Array(parts) if parts.iter().any(|part| text_field(part, "type").is_some()) => {
+            join_content_texts(&content)
+        }
         _ => content_text(content),
     }
 }

@@ -209,9 +209,25 @@ fn archives_are_bounded() {
     let mut sink = TurnCollector::default();
     read_inspect_archive(Cursor::new(&archive), limits, &mut sink).expect("the archive is read");
     assert_eq!((sink.turns.len(), sink.reports.len()), (1, 1));
-    assert!(sink.reports[0].contains("larger than is read"), "{:?}", sink.reports);
+    assert!(sink.reports[0].contains("exceeds the limit of 1048576 bytes"), "{:?}", sink.reports);
     let limits = ArchiveLimits { max_entries: 2, ..ArchiveLimits::default() };
     assert!(read_inspect_archive(Cursor::new(&archive), limits, &mut TurnCollector::default()).is_err());
+}
+
+#[test]
+fn a_damaged_entry_of_the_directory_is_an_error() {
+    let archive = write_archive(&[("samples/1.json", SAMPLE), ("header.json", HEADER), ("samples/2.json", SAMPLE)]);
+    let last_entry = archive.windows(4).rposition(|bytes| bytes == b"PK\x01\x02").expect("a directory");
+    let mut damaged = archive.clone();
+    damaged[last_entry] ^= 0xFF;
+    let mut sink = TurnCollector::default();
+    let error = read_inspect_archive(Cursor::new(&damaged), ArchiveLimits::default(), &mut sink).expect_err("damaged");
+    assert_eq!(error.reason, "zip archive: central directory is damaged: 2 of 3 entries are readable");
+    assert!(sink.turns.is_empty());
+    // One of two versions of a sample: Inspect appends to its archives.
+    let appended = write_archive(&[("samples/1.json", b"{"), ("header.json", HEADER), ("samples/1.json", SAMPLE)]);
+    read_inspect_archive(Cursor::new(&appended), ArchiveLimits::default(), &mut sink).expect("the archive is read");
+    assert_eq!((sink.turns.len(), sink.reports.len()), (1, 0));
 }
 
 #[test]

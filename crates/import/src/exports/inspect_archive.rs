@@ -1,5 +1,5 @@
 //! Inspect's archives (`.eval`): a zip with `header.json` and one JSON file for each sample, compressed with deflate
-//! or, since 2026, with Zstandard. Only what Inspect writes is read: no encryption, no archives of several parts.
+//! or, since 2026, with Zstandard. Only what Inspect writes is read: no encryption, no multi-volume archives.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -41,7 +41,7 @@ pub fn read_inspect_archive(
     let Some(header) = header else {
         return Err(ImportError::new("zip archive without `header.json`: not an Inspect log"));
     };
-    let header: Json = archive.read_json(header).map_err(|error| describe_failure(&header.name, &error))?;
+    let header: Json = archive.read_json(header).map_err(|error| entry_error(&header.name, &error))?;
     if header.get("eval").is_none() {
         return Err(ImportError::new("Inspect archive: `header.json` has no `eval`"));
     }
@@ -49,13 +49,13 @@ pub fn read_inspect_archive(
     for entry in entries.iter().filter(|entry| entry.is_sample()) {
         match archive.read_json::<InspectSample>(entry) {
             Ok(sample) => header.read_sample(sample, sink),
-            Err(error) => sink.report_bad_record(&describe_failure(&entry.name, &error).reason),
+            Err(error) => sink.report_bad_record(&entry_error(&entry.name, &error).reason),
         }
     }
     Ok(())
 }
 
-fn describe_failure(name: &str, error: &io::Error) -> ImportError {
+fn entry_error(name: &str, error: &io::Error) -> ImportError {
     let name: String = name.chars().take(200).collect();
     ImportError::new(format!("Inspect archive: {name}: {error}"))
 }
@@ -65,7 +65,7 @@ struct ArchiveEntry {
     name: String,
     method: u16,
     is_encrypted: bool,
-    packed_bytes: u64,
+    compressed_bytes: u64,
     /// Where its local header begins.
     offset: u64,
 }
@@ -96,23 +96,25 @@ impl<R: Read + Seek> ArchiveReader<R> {
         self.reader.seek(SeekFrom::Start(entry.offset))?;
         let header: [u8; 30] = read_array(&mut self.reader)?;
         if !header.starts_with(b"PK\x03\x04") {
-            return Err(io::Error::other("the archive's directory is damaged"));
+            return Err(io::Error::other("local file header not found"));
         }
         let names = u64::from(read_u16(&header, 26)) + u64::from(read_u16(&header, 28));
         let start = entry.offset.checked_add(30 + names).ok_or_else(|| io::Error::other("offset out of range"))?;
         self.reader.seek(SeekFrom::Start(start))?;
-        let packed = (&mut self.reader).take(entry.packed_bytes);
+        let compressed = (&mut self.reader).take(entry.compressed_bytes);
         let left = self.limits.max_total_bytes.saturating_sub(self.total_bytes);
         let allowed = self.limits.max_entry_bytes.min(left);
         let mut bytes = Vec::new();
         match entry.method {
-            0 => packed.take(allowed.saturating_add(1)).read_to_end(&mut bytes)?,
-            8 => flate2::read::DeflateDecoder::new(packed).take(allowed.saturating_add(1)).read_to_end(&mut bytes)?,
-            93 => zstd::Decoder::new(packed)?.take(allowed.saturating_add(1)).read_to_end(&mut bytes)?,
+            0 => compressed.take(allowed.saturating_add(1)).read_to_end(&mut bytes)?,
+            8 => {
+                flate2::read::DeflateDecoder::new(compressed).take(allowed.saturating_add(1)).read_to_end(&mut bytes)?
+            }
+            93 => zstd::Decoder::new(compressed)?.take(allowed.saturating_add(1)).read_to_end(&mut bytes)?,
             method => return Err(io::Error::other(format!("unknown compression method {method}"))),
         };
         if bytes.len() as u64 > allowed {
-            return Err(io::Error::other("the file is larger than is read"));
+            return Err(io::Error::other(format!("file exceeds the limit of {allowed} bytes")));
         }
         self.total_bytes += bytes.len() as u64;
         Ok(bytes)
@@ -127,9 +129,10 @@ fn read_directory(reader: &mut (impl Read + Seek), limits: ArchiveLimits) -> Res
     if count > limits.max_entries {
         return Err(ImportError::new(format!("zip archive with {count} files: too many")));
     }
-    // The directory is bounded by its entries: a name of at most 64 KiB each, and far less in practice.
+    // The directory is read into memory, so its size is limited like that of an entry.
     if size > limits.max_entry_bytes {
-        return Err(ImportError::new("zip archive: its directory is larger than is read"));
+        let limit = limits.max_entry_bytes;
+        return Err(ImportError::new(format!("zip archive: central directory exceeds the limit of {limit} bytes")));
     }
     reader.seek(SeekFrom::Start(start)).map_err(fail)?;
     let mut directory = Vec::new();
@@ -137,6 +140,7 @@ fn read_directory(reader: &mut (impl Read + Seek), limits: ArchiveLimits) -> Res
     let mut entries: Vec<ArchiveEntry> = Vec::new();
     let mut positions: HashMap<String, usize> = HashMap::new();
     let mut rest = directory.as_slice();
+    let mut readable: u64 = 0;
     while let Some((entry, behind)) = parse_first_entry(rest) {
         match positions.get(&entry.name) {
             Some(position) => entries[*position] = entry,
@@ -146,6 +150,11 @@ fn read_directory(reader: &mut (impl Read + Seek), limits: ArchiveLimits) -> Res
             }
         }
         rest = behind;
+        readable += 1;
+    }
+    if readable < count {
+        let damage = format!("central directory is damaged: {readable} of {count} entries are readable");
+        return Err(ImportError::new(format!("zip archive: {damage}")));
     }
     Ok(entries)
 }
@@ -157,15 +166,15 @@ fn parse_first_entry(directory: &[u8]) -> Option<(ArchiveEntry, &[u8])> {
     let name = directory.get(46..46 + lengths[0])?;
     let extra = directory.get(46 + lengths[0]..46 + lengths[0] + lengths[1])?;
     let behind = directory.get(46 + lengths.iter().sum::<usize>()..)?;
-    let (mut packed_bytes, plain_bytes, mut offset) =
+    let (mut compressed_bytes, plain_bytes, mut offset) =
         (u64::from(read_u32(fixed, 20)), read_u32(fixed, 24), u64::from(read_u32(fixed, 42)));
     // Values that do not fit are in the extra field 1, in this order: plain size, compressed size, offset.
     let mut wide = read_zip64_values(extra);
     if plain_bytes == u32::MAX {
         wide.next();
     }
-    if packed_bytes == u64::from(u32::MAX) {
-        packed_bytes = wide.next()?;
+    if compressed_bytes == u64::from(u32::MAX) {
+        compressed_bytes = wide.next()?;
     }
     if offset == u64::from(u32::MAX) {
         offset = wide.next()?;
@@ -174,7 +183,7 @@ fn parse_first_entry(directory: &[u8]) -> Option<(ArchiveEntry, &[u8])> {
         name: String::from_utf8_lossy(name).into_owned(),
         method: read_u16(fixed, 10),
         is_encrypted: read_u16(fixed, 8) & 1 == 1,
-        packed_bytes,
+        compressed_bytes,
         offset,
     };
     Some((entry, behind))
@@ -204,7 +213,8 @@ fn find_directory(reader: &mut (impl Read + Seek)) -> io::Result<(u64, u64, u64)
     let mut tail = Vec::new();
     reader.by_ref().take(MAX_TAIL).read_to_end(&mut tail)?;
     let position = tail.windows(22).rposition(|record| record.starts_with(b"PK\x05\x06"));
-    let position = position.ok_or_else(|| io::Error::other("no directory: the file is cut or not a zip archive"))?;
+    let position =
+        position.ok_or_else(|| io::Error::other("no directory: the file is truncated or not a zip archive"))?;
     let record = &tail[position..];
     let (count, size, start) = (read_u16(record, 10), read_u32(record, 12), read_u32(record, 16));
     if count != u16::MAX && size != u32::MAX && start != u32::MAX {

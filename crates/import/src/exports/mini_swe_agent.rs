@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json, json};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::harness_chat::{
-    add_reply, add_result_or_report, content_id, finish_run, has_list, joined_text, object_to_value,
+    add_reply, add_result_or_report, content_id, finish_run, has_list, join_content_texts, object_to_value,
     outcome_annotation, read_usage, result_content,
 };
 use crate::format_kinds::SessionReader;
@@ -124,7 +124,7 @@ impl MiniSweRunReader {
         if let Some(Json::Array(items)) = message.get_mut("output").map(Json::take) {
             return self.read_response(items, &message, at);
         }
-        let content = message.get("content").map(joined_text).unwrap_or_default();
+        let content = message.get("content").map(join_content_texts).unwrap_or_default();
         match text_field(&message, "role") {
             Some("system") => self.session.set_system_prompt(&content),
             Some("user") if !self.has_request => {

@@ -7,7 +7,8 @@ use gradus_core::trajectory::TokenUsage;
 use serde_json::Value as Json;
 
 use super::harness_chat::{
-    add_result_or_report, finish_session_or_report, joined_text, read_tool_definitions, read_usage, result_content,
+    add_result_or_report, finish_session_or_report, join_content_texts, read_tool_definitions, read_usage,
+    result_content,
 };
 use crate::import_sink::ImportSink;
 use crate::json_fields::{content_text, count_field, is_true_field, text_field};
@@ -156,7 +157,8 @@ impl EventReader {
         if self.begin_reply(text_field(response, "id"), at, sink) {
             let reasoning = reply.and_then(|reply| text_field(reply, "reasoning_content"));
             self.session.add_reasoning(reasoning.unwrap_or_default());
-            let spoken = reply.and_then(|reply| reply.get("content")).map(joined_text).filter(|text| !text.is_empty());
+            let spoken =
+                reply.and_then(|reply| reply.get("content")).map(join_content_texts).filter(|text| !text.is_empty());
             let thought = text_field(&args, "thought").map(str::to_owned).or(spoken);
             self.session.add_text(thought.as_deref().unwrap_or_default());
             if let Some(usage) = response.get("usage").and_then(read_usage) {
@@ -167,7 +169,7 @@ impl EventReader {
         let answer = finish_answer(&action, &args);
         let id = metadata.and_then(|metadata| text_field(metadata, "tool_call_id"));
         let name = metadata.and_then(|metadata| text_field(metadata, "function_name")).unwrap_or(&action);
-        let recorded = reply.and_then(|reply| recorded_arguments(reply, id));
+        let recorded = reply.and_then(|reply| find_call_arguments(reply, id));
         let arguments = match recorded {
             Some(text) => Some(ArgumentsText::Text(text.into())),
             None => {
@@ -222,15 +224,15 @@ impl EventReader {
         match kind {
             "SystemPromptEvent" => {
                 let prompt = event.get("system_prompt").map(|prompt| match prompt {
-                    Json::Object(part) => part.get("text").map(joined_text).unwrap_or_default(),
-                    prompt => joined_text(prompt),
+                    Json::Object(part) => part.get("text").map(join_content_texts).unwrap_or_default(),
+                    prompt => join_content_texts(prompt),
                 });
                 self.session.set_system_prompt(&prompt.unwrap_or_default());
                 self.session.set_agent("OpenHands", None);
             }
             "MessageEvent" => {
                 let message = event.get("llm_message").unwrap_or(&Json::Null);
-                let text = message.get("content").map(joined_text).unwrap_or_default();
+                let text = message.get("content").map(join_content_texts).unwrap_or_default();
                 if text_field(&event, "source") == Some("user") {
                     self.begin_turn(&text, at, sink);
                 } else {
@@ -259,7 +261,7 @@ impl EventReader {
             if text_field(event, "reasoning_content").is_none() {
                 blocks.for_each(|block| self.session.add_reasoning(text_field(block, "thinking").unwrap_or_default()));
             }
-            self.session.add_text(&event.get("thought").map(joined_text).unwrap_or_default());
+            self.session.add_text(&event.get("thought").map(join_content_texts).unwrap_or_default());
         }
         let call = event.get("tool_call").unwrap_or(&Json::Null);
         let function = call.get("function").unwrap_or(call);
@@ -341,7 +343,7 @@ fn event_key(id: Option<&Json>) -> Option<String> {
 }
 
 /// Returns the arguments as the model wrote them.
-fn recorded_arguments(reply: &Json, id: Option<&str>) -> Option<String> {
+fn find_call_arguments(reply: &Json, id: Option<&str>) -> Option<String> {
     let calls = reply.get("tool_calls")?.as_array()?;
     let call = calls.iter().find(|call| text_field(call, "id") == id)?;
     text_field(call.get("function")?, "arguments").map(str::to_owned)
@@ -359,7 +361,7 @@ fn observation_text(mut observation: Json) -> String {
     for key in ["content", "output", "message", "text"] {
         match observation.get_mut(key).map(Json::take) {
             Some(Json::String(text)) => return text,
-            Some(list @ Json::Array(_)) => return joined_text(&list),
+            Some(list @ Json::Array(_)) => return join_content_texts(&list),
             _ => {}
         }
     }

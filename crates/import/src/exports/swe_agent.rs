@@ -9,7 +9,7 @@ use gradus_core::trajectory::TokenUsage;
 use serde_json::{Map, Value as Json, json};
 
 use super::harness_chat::{
-    add_outcome, content_id, finish_run, first_elements, has_list, joined_text, object_to_value,
+    add_outcome, content_id, finish_run, first_elements, has_list, join_content_texts, object_to_value,
 };
 use crate::import_sink::{ImportError, ImportSink};
 use crate::json_fields::{count_field, is_true_field, text_field};
@@ -78,7 +78,7 @@ pub(crate) fn read_swe_agent(object: Map<String, Json>, sink: &mut dyn ImportSin
 /// Reads the instructions and the request, which are the first messages of the history.
 fn begin_run(session: &mut SessionBuilder, messages: &[Json], sink: &mut dyn ImportSink) {
     for message in messages {
-        let content = message.get("content").map(joined_text).unwrap_or_default();
+        let content = message.get("content").map(join_content_texts).unwrap_or_default();
         match text_field(message, "role") {
             Some("system") => session.set_system_prompt(&content),
             Some("user") => session.begin_turn(&content, None, sink),
@@ -127,7 +127,7 @@ fn read_step(session: &mut SessionBuilder, step: &Json, replies: &mut RecordedRe
     };
     let calls = add_calls(session, action, recorded);
     if let Some(observation) = step.get("observation").filter(|observation| !observation.is_null()) {
-        add_observation(session, &calls, &joined_text(observation));
+        add_observation(session, &calls, &join_content_texts(observation));
     }
 }
 
@@ -178,7 +178,7 @@ fn read_history(session: &mut SessionBuilder, messages: Vec<Json>, sink: &mut dy
     let mut open = Vec::new();
     let mut has_request = false;
     for message in messages {
-        let content = message.get("content").map(joined_text).unwrap_or_default();
+        let content = message.get("content").map(join_content_texts).unwrap_or_default();
         match text_field(&message, "role") {
             Some("system") => session.set_system_prompt(&content),
             Some("user") if !has_request => {

@@ -6,7 +6,7 @@ use gradus_core::trajectory::{RUN_FAILED, TokenUsage};
 use serde_json::{Value as Json, json};
 
 use super::codex_rollout::AGENT_NAME;
-use super::json_reader::{add_named_call, parse_record};
+use super::record_helpers::{add_call_or_defect, parse_record};
 use crate::format_kinds::SessionReader;
 use crate::import_sink::ImportSink;
 use crate::json_fields::{content_text, count_field, text_field};
@@ -117,7 +117,7 @@ impl CodexExecReader {
             return;
         }
         self.begin_reply_if_new();
-        add_named_call(&mut self.builder, id, Some(&name), Some(arguments), None);
+        add_call_or_defect(&mut self.builder, id, Some(&name), Some(arguments), None);
     }
 
     fn complete_item(&mut self, item: &Json, sink: &mut dyn ImportSink) {

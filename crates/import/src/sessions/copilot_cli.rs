@@ -4,11 +4,11 @@
 use gradus_core::trajectory::{DefectKind, TokenUsage};
 use serde_json::Value as Json;
 
-use super::json_reader::{add_named_call, add_result_or_defect, joined_part_texts, parse_record, recorded_arguments};
+use super::record_helpers::{add_call_or_defect, add_result_or_defect, parse_record, to_arguments_text};
 use super::record_text::normalize_recorded_time;
 use crate::format_kinds::SessionReader;
 use crate::import_sink::ImportSink;
-use crate::json_fields::{content_text, count_field, text_field};
+use crate::json_fields::{content_text, count_field, join_part_texts, text_field};
 use crate::session_builder::SessionBuilder;
 use crate::turn_draft::{ImportedResult, ResultStatus};
 
@@ -86,8 +86,8 @@ impl SessionReader for CopilotReader {
                 let id = text_field(data, "toolCallId");
                 if id.is_none_or(|id| !conversation.builder.has_open_call(id)) {
                     conversation.begin_reply_if_new(at);
-                    let arguments = recorded_arguments(data.get("arguments"));
-                    add_named_call(&mut conversation.builder, id, text_field(data, "toolName"), arguments, at);
+                    let arguments = to_arguments_text(data.get("arguments"));
+                    add_call_or_defect(&mut conversation.builder, id, text_field(data, "toolName"), arguments, at);
                 }
             }
             "tool.execution_complete" => conversation.add_result(data, at, sink),
@@ -191,7 +191,7 @@ impl CopilotConversation {
     fn begin_request(&mut self, data: &Json, at: Option<&str>, sink: &mut dyn ImportSink) {
         // Skills and the system write in the name of the user.
         let is_added = text_field(data, "source").is_some_and(|source| source != "user");
-        let request = joined_part_texts(&data["content"], "\n");
+        let request = join_part_texts(&data["content"], &["text"], "\n");
         if !is_added && !request.trim().is_empty() {
             self.end_in_error();
             self.builder.begin_turn(&request, at, sink);
@@ -219,18 +219,18 @@ impl CopilotConversation {
     fn add_message(&mut self, data: &Json, at: Option<&str>) {
         self.begin_reply_if_new(at);
         self.add_reasoning(text_field(data, "reasoningText"), at);
-        self.builder.add_text(&joined_part_texts(&data["content"], "\n"));
+        self.builder.add_text(&join_part_texts(&data["content"], &["text"], "\n"));
         let mut announced = Vec::new();
         for request in data["toolRequests"].as_array().into_iter().flatten() {
             let id = text_field(request, "toolCallId");
-            let arguments = recorded_arguments(request.get("arguments"));
+            let arguments = to_arguments_text(request.get("arguments"));
             // Calls of one message are different calls, also with the same id.
             let is_repeated = id.is_some_and(|id| {
                 !announced.contains(&id) && self.builder.find_repeated_step(id, arguments.as_ref()).is_some()
             });
             announced.extend(id);
             if !is_repeated {
-                add_named_call(&mut self.builder, id, text_field(request, "name"), arguments, at);
+                add_call_or_defect(&mut self.builder, id, text_field(request, "name"), arguments, at);
             }
         }
         if data.get("outputTokens").is_some() {

@@ -5,10 +5,10 @@ use gradus_core::message::ArgumentsText;
 use gradus_core::trajectory::{RUN_FAILED, TokenUsage};
 use serde_json::Value as Json;
 
-use super::json_reader::{add_named_call, joined_part_texts, parse_record, recorded_arguments};
+use super::record_helpers::{add_call_or_defect, parse_record, to_arguments_text};
 use crate::format_kinds::SessionReader;
 use crate::import_sink::ImportSink;
-use crate::json_fields::{content_text, count_field, is_true_field, text_field};
+use crate::json_fields::{content_text, count_field, is_true_field, join_part_texts, text_field};
 use crate::session_builder::SessionBuilder;
 use crate::timestamps::normalize_timestamp;
 use crate::turn_draft::{ImportedResult, ResultStatus};
@@ -66,7 +66,7 @@ impl SessionReader for CursorReader {
             }
             "user" => {
                 self.flush_pieces();
-                self.builder.begin_turn(&joined_part_texts(&event["message"]["content"], ""), at, sink);
+                self.builder.begin_turn(&join_part_texts(&event["message"]["content"], &["text"], ""), at, sink);
                 (self.is_reply_over, self.model_call) = (false, None);
             }
             "thinking" => {
@@ -128,7 +128,7 @@ impl CursorReader {
     /// Adds a message, or with `--stream-partial-output` a piece of one: pieces have a time and no model call, and
     /// the whole message follows them.
     fn add_text(&mut self, event: &Json, at: Option<&str>) {
-        let text = joined_part_texts(&event["message"]["content"], "");
+        let text = join_part_texts(&event["message"]["content"], &["text"], "");
         if text.is_empty() || self.pieces == text {
             return;
         }
@@ -162,7 +162,7 @@ impl CursorReader {
         if !is_known {
             self.flush_pieces();
             self.begin_reply_if_new(text_field(event, "model_call_id"), at);
-            add_named_call(&mut self.builder, Some(id), name, arguments, at);
+            add_call_or_defect(&mut self.builder, Some(id), name, arguments, at);
         }
         if event["subtype"] == "completed"
             && let Some(result) = call.get("result").filter(|result| !result.is_null())
@@ -197,9 +197,9 @@ impl CursorReader {
 /// Returns the name of the tool and its arguments.
 fn tool_and_arguments<'a>(kind: &'a str, call: &'a Json) -> (Option<&'a str>, Option<ArgumentsText<'a>>) {
     if kind == "function" {
-        return (text_field(call, "name"), recorded_arguments(call.get("arguments")));
+        return (text_field(call, "name"), to_arguments_text(call.get("arguments")));
     }
-    (Some(kind), recorded_arguments(call.get("args")))
+    (Some(kind), to_arguments_text(call.get("args")))
 }
 
 /// Reads the text of a result and how the call ended: `{"success": ...}`, `{"error": ...}`, `{"rejected": ...}`.

@@ -6,11 +6,11 @@ use std::collections::{HashMap, VecDeque};
 use gradus_core::trajectory::TokenUsage;
 use serde_json::{Map, Value as Json, json};
 
-use super::json_reader::{add_named_call, joined_part_texts, parse_record, recorded_arguments};
+use super::record_helpers::{add_call_or_defect, parse_record, to_arguments_text};
 use super::record_text::normalize_recorded_time;
 use crate::format_kinds::SessionReader;
 use crate::import_sink::{ImportError, ImportSink};
-use crate::json_fields::{content_text, count_field, text_field};
+use crate::json_fields::{content_text, count_field, join_part_texts, text_field};
 use crate::session_builder::SessionBuilder;
 use crate::turn_draft::{ImportedResult, ResultStatus};
 
@@ -215,15 +215,16 @@ impl GeminiConversation {
         match message["type"].as_str() {
             Some("user") => {
                 // What is displayed is what the user typed, before files were put in.
-                let shown = Some(joined_part_texts(&message["displayContent"], "\n")).filter(|text| !text.is_empty());
-                let text = shown.unwrap_or_else(|| joined_part_texts(&message["content"], "\n"));
+                let shown =
+                    Some(join_part_texts(&message["displayContent"], &["text"], "\n")).filter(|text| !text.is_empty());
+                let text = shown.unwrap_or_else(|| join_part_texts(&message["content"], &["text"], "\n"));
                 if !text.trim().is_empty() && !is_session_context(&text) {
                     self.end_in_error();
                     self.builder.begin_turn(&text, at, sink);
                 }
             }
             Some("gemini") => self.add_reply(message, at),
-            Some("error") => self.error = Some(joined_part_texts(&message["content"], "\n")),
+            Some("error") => self.error = Some(join_part_texts(&message["content"], &["text"], "\n")),
             Some("info" | "warning") => {}
             Some(UNREADABLE) => self.builder.mark_unreadable_record(),
             _ => sink.report_bad_record("a message of an unknown type"),
@@ -244,12 +245,12 @@ impl GeminiConversation {
                 (subject, description) => builder.add_reasoning(description.or(subject).unwrap_or_default()),
             }
         }
-        builder.add_text(&joined_part_texts(&message["content"], ""));
+        builder.add_text(&join_part_texts(&message["content"], &["text"], ""));
         let calls = message["toolCalls"].as_array().map(Vec::as_slice).unwrap_or_default();
         for call in calls {
             let (id, name) = (text_field(call, "id"), text_field(call, "name"));
             let at = normalize_recorded_time(text_field(call, "timestamp"));
-            add_named_call(builder, id, name, recorded_arguments(call.get("args")), None);
+            add_call_or_defect(builder, id, name, to_arguments_text(call.get("args")), None);
             if let Some(result) = call_result(call) {
                 let status = result_status(call, &result);
                 builder.add_result(&ImportedResult { id, content: &result, status, at: at.as_deref() });

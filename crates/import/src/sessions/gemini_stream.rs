@@ -7,11 +7,11 @@ use gradus_core::trajectory::{RUN_FAILED, TokenUsage};
 use serde_json::Value as Json;
 
 use super::gemini_cli::{AGENT_NAME, failure_status, is_session_context};
-use super::json_reader::{add_named_call, add_result_or_defect, joined_part_texts, parse_record, recorded_arguments};
+use super::record_helpers::{add_call_or_defect, add_result_or_defect, parse_record, to_arguments_text};
 use super::record_text::normalize_recorded_time;
 use crate::format_kinds::SessionReader;
 use crate::import_sink::ImportSink;
-use crate::json_fields::{content_text, count_field, text_field};
+use crate::json_fields::{content_text, count_field, join_part_texts, text_field};
 use crate::session_builder::SessionBuilder;
 use crate::turn_draft::{ImportedResult, ResultStatus};
 
@@ -75,7 +75,7 @@ impl SessionReader for GeminiStreamReader {
                 self.begin_reply_if_new(at, sink);
                 self.flush_pieces();
                 let (id, name) = (text_field(&event, "tool_id"), text_field(&event, "tool_name"));
-                add_named_call(&mut self.builder, id, name, recorded_arguments(event.get("parameters")), at);
+                add_call_or_defect(&mut self.builder, id, name, to_arguments_text(event.get("parameters")), at);
             }
             "tool_result" => self.read_result(&event, at, sink),
             // Warnings are for the user; the run goes on.
@@ -111,7 +111,7 @@ impl GeminiStreamReader {
     }
 
     fn hold_request(&mut self, event: &Json, at: Option<&str>) {
-        let text = joined_part_texts(&event["content"], "\n");
+        let text = join_part_texts(&event["content"], &["text"], "\n");
         if text.trim().is_empty() || is_session_context(&text) {
             return;
         }
@@ -149,7 +149,7 @@ impl GeminiStreamReader {
         if event["delta"] != true {
             self.flush_pieces();
         }
-        self.pieces.push_str(&joined_part_texts(&event["content"], ""));
+        self.pieces.push_str(&join_part_texts(&event["content"], &["text"], ""));
     }
 
     /// Adds the text that was printed in pieces.

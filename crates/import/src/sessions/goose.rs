@@ -4,7 +4,7 @@
 use gradus_core::trajectory::{RUN_FAILED, TokenUsage};
 use serde_json::Value as Json;
 
-use super::json_reader::{add_named_call, add_result_or_defect, parse_record, recorded_arguments};
+use super::record_helpers::{add_call_or_defect, add_result_or_defect, parse_record, to_arguments_text};
 use crate::format_kinds::SessionReader;
 use crate::import_sink::ImportSink;
 use crate::json_fields::{content_text, count_field, is_true_field, text_field};
@@ -115,8 +115,14 @@ impl GooseReader {
                 }
                 Some("toolRequest") => {
                     let call = &item["toolCall"]["value"];
-                    let arguments = recorded_arguments(call.get("arguments"));
-                    add_named_call(&mut self.builder, text_field(item, "id"), text_field(call, "name"), arguments, at);
+                    let arguments = to_arguments_text(call.get("arguments"));
+                    add_call_or_defect(
+                        &mut self.builder,
+                        text_field(item, "id"),
+                        text_field(call, "name"),
+                        arguments,
+                        at,
+                    );
                 }
                 // Tools that ran at the provider answer in the same message.
                 Some("toolResponse") => self.add_result(item, at, sink),

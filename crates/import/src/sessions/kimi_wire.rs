@@ -4,10 +4,10 @@
 use gradus_core::trajectory::TokenUsage;
 use serde_json::Value as Json;
 
-use super::json_reader::{add_named_call, add_result_or_defect, joined_part_texts, parse_record, recorded_arguments};
+use super::record_helpers::{add_call_or_defect, add_result_or_defect, parse_record, to_arguments_text};
 use crate::format_kinds::SessionReader;
 use crate::import_sink::ImportSink;
-use crate::json_fields::{content_text, count_field, is_true_field, text_field};
+use crate::json_fields::{content_text, count_field, is_true_field, join_part_texts, text_field};
 use crate::session_builder::SessionBuilder;
 use crate::timestamps::normalize_timestamp;
 use crate::turn_draft::{ImportedResult, ResultStatus};
@@ -67,7 +67,7 @@ impl SessionReader for KimiReader {
             }
             // Everything that begins a turn: requests, and the prompts of subagents.
             "turn.prompt" => {
-                let request = joined_part_texts(&entry["input"], "\n");
+                let request = join_part_texts(&entry["input"], &["text"], "\n");
                 self.builder.begin_turn(&request, at, sink);
             }
             "permission.record_approval_result" => {
@@ -98,8 +98,8 @@ impl KimiReader {
                 None => builder.add_text(text_field(&event["part"], "text").unwrap_or_default()),
             },
             "tool.call" => {
-                let arguments = recorded_arguments(event.get("args"));
-                add_named_call(builder, text_field(event, "toolCallId"), text_field(event, "name"), arguments, at);
+                let arguments = to_arguments_text(event.get("args"));
+                add_call_or_defect(builder, text_field(event, "toolCallId"), text_field(event, "name"), arguments, at);
             }
             "tool.result" => {
                 let result = &event["result"];

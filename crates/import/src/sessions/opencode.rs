@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use gradus_core::trajectory::{RUN_FAILED, TokenUsage};
 use serde_json::{Map, Value as Json};
 
-use super::json_reader::{add_named_call, parse_record, recorded_arguments};
+use super::record_helpers::{add_call_or_defect, parse_record, to_arguments_text};
 use crate::format_kinds::SessionReader;
 use crate::import_sink::{ImportError, ImportSink};
 use crate::json_fields::{content_text, count_field, is_true_field, text_field};
@@ -182,7 +182,7 @@ impl OpenCodeReader {
         let state = &part["state"];
         let part_id = text_field(part, "id");
         let id = text_field(part, "callID").or(part_id);
-        let arguments = recorded_arguments(state.get("input"));
+        let arguments = to_arguments_text(state.get("input"));
         let known_step = match part_id {
             _ if self.is_export => None,
             Some(part_id) => self.steps_by_part.get(part_id).copied(),
@@ -193,7 +193,8 @@ impl OpenCodeReader {
             None => {
                 let started = state["time"].get("start").and_then(normalize_timestamp);
                 let started = started.as_deref().or(at);
-                let step_index = add_named_call(&mut self.builder, id, text_field(part, "tool"), arguments, started);
+                let step_index =
+                    add_call_or_defect(&mut self.builder, id, text_field(part, "tool"), arguments, started);
                 if let Some(part_id) = part_id {
                     self.steps_by_part.insert(part_id.to_owned(), step_index);
                 }

@@ -5,11 +5,11 @@
 use gradus_core::trajectory::{DefectKind, TokenUsage};
 use serde_json::Value as Json;
 
-use super::json_reader::{add_named_call, add_result_or_defect, joined_part_texts, parse_record, recorded_arguments};
+use super::record_helpers::{add_call_or_defect, add_result_or_defect, parse_record, to_arguments_text};
 use super::record_text::normalize_recorded_time;
 use crate::format_kinds::SessionReader;
 use crate::import_sink::ImportSink;
-use crate::json_fields::{content_text, count_field, is_true_field, text_field};
+use crate::json_fields::{content_text, count_field, is_true_field, join_part_texts, text_field};
 use crate::session_builder::SessionBuilder;
 use crate::turn_draft::{ImportedResult, ResultStatus};
 
@@ -70,8 +70,8 @@ impl SessionReader for PiReader {
             "tool_execution_start" => {
                 let id = text_field(&entry, "toolCallId");
                 if id.is_none_or(|id| !self.builder.has_open_call(id)) {
-                    let arguments = recorded_arguments(entry.get("args"));
-                    add_named_call(&mut self.builder, id, text_field(&entry, "toolName"), arguments, at);
+                    let arguments = to_arguments_text(entry.get("args"));
+                    add_call_or_defect(&mut self.builder, id, text_field(&entry, "toolName"), arguments, at);
                 }
             }
             "tool_execution_end" => {
@@ -103,7 +103,7 @@ impl PiReader {
     fn read_message(&mut self, message: &Json, at: Option<&str>, sink: &mut dyn ImportSink) {
         match message["role"].as_str() {
             Some("user") => {
-                let request = joined_part_texts(&message["content"], "\n");
+                let request = join_part_texts(&message["content"], &["text"], "\n");
                 if !request.trim().is_empty() {
                     self.end_in_error();
                     self.builder.begin_turn(&request, at, sink);
@@ -138,8 +138,8 @@ impl PiReader {
                 Some("text") => builder.add_text(text_field(block, "text").unwrap_or_default()),
                 Some("thinking") => builder.add_reasoning(text_field(block, "thinking").unwrap_or_default()),
                 Some("toolCall") => {
-                    let arguments = recorded_arguments(block.get("arguments"));
-                    add_named_call(builder, text_field(block, "id"), text_field(block, "name"), arguments, at);
+                    let arguments = to_arguments_text(block.get("arguments"));
+                    add_call_or_defect(builder, text_field(block, "id"), text_field(block, "name"), arguments, at);
                 }
                 _ => {}
             }

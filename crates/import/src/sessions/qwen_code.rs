@@ -3,7 +3,7 @@
 use gradus_core::trajectory::TokenUsage;
 use serde_json::Value as Json;
 
-use super::json_reader::{add_named_call, add_result_or_defect, parse_record, recorded_arguments};
+use super::record_helpers::{add_call_or_defect, add_result_or_defect, parse_record, to_arguments_text};
 use super::record_text::normalize_recorded_time;
 use super::seen_ids::SeenIds;
 use crate::format_kinds::SessionReader;
@@ -108,8 +108,8 @@ impl QwenReader {
                 None => {}
             }
             if let Some(call) = part.get("functionCall") {
-                let arguments = recorded_arguments(call.get("args"));
-                add_named_call(builder, text_field(call, "id"), text_field(call, "name"), arguments, at);
+                let arguments = to_arguments_text(call.get("args"));
+                add_call_or_defect(builder, text_field(call, "id"), text_field(call, "name"), arguments, at);
             }
         }
         let usage = &line["usageMetadata"];

@@ -19,7 +19,7 @@ pub(super) struct DependencyFile {
     pub(super) packages: Vec<String>,
 }
 
-/// Why a file that exists is not used. The others are.
+/// Error for one dependency file. Other files are still read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DependencyError {
     #[error("skipped: {name}: {source}")]
@@ -32,7 +32,8 @@ pub(super) enum DependencyError {
     Json { name: String, source: serde_json::Error },
 }
 
-/// Reads a regular file; `None` if it does not exist or is something else. Links are followed: only names are taken.
+/// Reads a regular file; `None` if it does not exist or is something else. Symlinks are followed.
+/// This is safe, because only package names are extracted.
 pub(super) fn read_text(folder: &Path, name: &str) -> Result<Option<String>, DependencyError> {
     let path = folder.join(name);
     let unreadable = |source| DependencyError::Unreadable { name: name.to_owned(), source };
@@ -67,7 +68,7 @@ fn decode_text(bytes: &[u8]) -> String {
 /// Finds the packages in the text of a file; the first text is its name.
 type PackageParser<'p> = &'p dyn Fn(&str, &str) -> Result<Vec<String>, DependencyError>;
 
-/// Files with Python packages. What is declared comes before `uv.lock`, which also has what others depend on.
+/// Reads the Python dependency files. Direct dependencies come first; `uv.lock` also lists transitive ones.
 pub(super) fn read_python_files(folder: &Path, problems: &mut Vec<String>) -> Vec<DependencyFile> {
     let mut files = Vec::new();
     let mut read = |name: &str, parse: PackageParser<'_>| {
@@ -80,7 +81,7 @@ pub(super) fn read_python_files(folder: &Path, problems: &mut Vec<String>) -> Ve
     };
     read("pyproject.toml", &parse_pyproject);
     for name in list_requirement_files(folder) {
-        read(&name, &|_, text| Ok(text.lines().filter_map(requirement_name).collect()));
+        read(&name, &|_, text| Ok(text.lines().filter_map(parse_requirement_name).collect()));
     }
     read("uv.lock", &parse_uv_lock);
     files
@@ -107,7 +108,8 @@ pub(super) fn read_node_file(folder: &Path, problems: &mut Vec<String>) -> Optio
     }
 }
 
-/// Names of files become part of comments, so that only plain ones are used.
+/// Lists `requirements*.txt` files. File names end up in generated comments, so names with unusual characters are
+/// skipped.
 fn list_requirement_files(folder: &Path) -> Vec<String> {
     let is_plain = |name: &str| name.chars().all(|letter| letter.is_ascii_alphanumeric() || "._-".contains(letter));
     let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
@@ -121,16 +123,24 @@ fn list_requirement_files(folder: &Path) -> Vec<String> {
 
 /// Returns the package of a line such as `LangGraph[x]>=1 ; python_version > "3"`: PEP 508, without options and
 /// comments.
-fn requirement_name(line: &str) -> Option<String> {
+fn parse_requirement_name(line: &str) -> Option<String> {
     let line = line.trim();
     let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
     let name = &line[..line.find(|letter: char| !is_letter(letter)).unwrap_or(line.len())];
     (name.starts_with(|letter: char| letter.is_ascii_alphanumeric())).then(|| normalize_name(name))
 }
 
-/// Normalises a name by PEP 503: case and separators do not matter.
+/// Normalises a name by PEP 503: lower case, and a run of `-`, `_` and `.` becomes one `-`.
 fn normalize_name(name: &str) -> String {
-    name.to_ascii_lowercase().replace(['_', '.'], "-")
+    let mut normalized = String::with_capacity(name.len());
+    for letter in name.chars() {
+        match letter {
+            '-' | '_' | '.' if normalized.ends_with('-') => {}
+            '-' | '_' | '.' => normalized.push('-'),
+            letter => normalized.push(letter.to_ascii_lowercase()),
+        }
+    }
+    normalized
 }
 
 fn parse_toml(name: &str, text: &str) -> Result<Json, DependencyError> {
@@ -147,7 +157,7 @@ fn parse_pyproject(name: &str, text: &str) -> Result<Vec<String>, DependencyErro
     let lists = lists.iter().filter_map(|path| project.pointer(path)).chain(groups.flat_map(Map::values));
     for list in lists {
         let lines = list.as_array().into_iter().flatten().filter_map(Json::as_str);
-        packages.extend(lines.filter_map(requirement_name));
+        packages.extend(lines.filter_map(parse_requirement_name));
     }
     let poetry_groups = project.pointer("/tool/poetry/group").and_then(Json::as_object);
     let poetry_groups = poetry_groups.into_iter().flat_map(Map::values);
@@ -190,9 +200,10 @@ mod tests {
         for name in ["langgraph", "openai", "llama-index-core", "crewai", "smolagents", "dspy", "google-adk"] {
             assert!(found.iter().any(|package| package == name), "{name}: {found:?}");
         }
-        let lines = "# openai\n-r other.txt\n  Strands_Agents>=1\nai @ https://x.example/ai.zip\n\n--hash=sha256:0\n";
-        let found: Vec<String> = lines.lines().filter_map(requirement_name).collect();
-        assert_eq!(found, ["strands-agents", "ai"]);
+        let lines = "# openai\n-r other.txt\n  Strands_Agents>=1\nA__b.-_c\nai @ https://x.example/ai.zip\n\n\
+                     --hash=sha256:0\n";
+        let found: Vec<String> = lines.lines().filter_map(parse_requirement_name).collect();
+        assert_eq!(found, ["strands-agents", "a-b-c", "ai"]);
         let lock = "version = 1\n[[package]]\nname = \"pydantic-ai\"\nversion = \"2\"\n";
         assert_eq!(parse_uv_lock("uv.lock", lock).expect("packages"), ["pydantic-ai"]);
     }

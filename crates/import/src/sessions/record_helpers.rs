@@ -1,4 +1,5 @@
-//! Functions that readers share if their records are small enough to be parsed as JSON values.
+//! Helpers that readers share if their records are small enough to be parsed as JSON values: parsing a record, adding its
+//! calls and results.
 
 use gradus_core::message::ArgumentsText;
 use gradus_core::trajectory::DefectKind;
@@ -6,7 +7,6 @@ use serde_json::Value as Json;
 
 use super::record_text::{record_text, shorten_for_message};
 use crate::import_sink::ImportSink;
-use crate::json_fields::text_field;
 use crate::session_builder::SessionBuilder;
 use crate::turn_draft::{ImportedCall, ImportedResult};
 
@@ -26,7 +26,7 @@ pub(crate) fn parse_record(record: &[u8], format: &str, sink: &mut dyn ImportSin
 }
 
 /// Returns arguments as they were recorded: a text of the model, or a structure. `None` for null.
-pub(crate) fn recorded_arguments(arguments: Option<&Json>) -> Option<ArgumentsText<'_>> {
+pub(crate) fn to_arguments_text(arguments: Option<&Json>) -> Option<ArgumentsText<'_>> {
     match arguments? {
         Json::Null => None,
         Json::String(text) => Some(ArgumentsText::Text(text.into())),
@@ -35,7 +35,7 @@ pub(crate) fn recorded_arguments(arguments: Option<&Json>) -> Option<ArgumentsTe
 }
 
 /// Adds a call and returns the number of its step. A missing name is recorded as a defect.
-pub(crate) fn add_named_call(
+pub(crate) fn add_call_or_defect(
     builder: &mut SessionBuilder,
     id: Option<&str>,
     name: Option<&str>,
@@ -64,17 +64,5 @@ pub(crate) fn add_result_or_defect(
         builder.add_defect(DefectKind::ToolRunOutsideSteps, &detail);
     } else {
         sink.report_bad_record(&detail);
-    }
-}
-
-/// Joins the texts of a list of parts, of one part, or of a plain text. Other parts have none.
-pub(crate) fn joined_part_texts(content: &Json, separator: &str) -> String {
-    match content {
-        Json::String(text) => text.clone(),
-        Json::Array(parts) => {
-            let texts = parts.iter().filter_map(|part| part.as_str().or_else(|| text_field(part, "text")));
-            texts.collect::<Vec<_>>().join(separator)
-        }
-        other => text_field(other, "text").unwrap_or_default().to_owned(),
     }
 }
