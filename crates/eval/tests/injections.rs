@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use gradus_core::trajectory::{EarlierCall, EarlierTurn, ToolDefinition, Trajectory, TrajectoryStep};
 use gradus_core::visible::{is_hidden, reveal_invisible};
-use gradus_eval::prompt::{EvaluationCase, PromptRenderer, PromptWindow, ToolTexts, escape_chat_tokens};
+use gradus_eval::prompt::{CachedPromptRenderer, EvaluationCase, PromptWindow, ToolTexts, escape_chat_tokens};
 use gradus_eval::rubric::{Rubric, RubricLibrary, RubricOrigin, RubricSubject};
 use gradus_eval::verdict;
 
@@ -80,7 +80,7 @@ fn render(rubric: &Rubric, trajectory: &Trajectory, window: PromptWindow) -> Str
     let row = if rubric.name == "final_thought" { trajectory.steps.len() } else { 2 };
     let step = (rubric.subject == RubricSubject::Step).then_some(row);
     let case = EvaluationCase { trajectory, step, tools: &tools };
-    let prompt = PromptRenderer::new(rubric, &case, window).render(&case);
+    let prompt = CachedPromptRenderer::new(rubric, &case, window).render(&case);
     format!("{}\n{}", prompt.system, prompt.user)
 }
 

@@ -1,5 +1,5 @@
-//! The judge that a calibration is about: one model, or a panel as one judge. Doc comments of the types become
-//! descriptions in `docs/schemas/calibration.schema.json`.
+//! The judge that a calibration was measured with: one model, or a panel that counts as one judge. Doc comments of the
+//! types become descriptions in `docs/schemas/calibration.schema.json`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,8 @@ const MAX_ANSWERED_MODELS: usize = 20;
 pub struct CalibratedJudge {
     /// Provider and model as asked, `openai:gpt-4o`; `offline`; or a panel as one judge, `panel(openai:a, openai:b)`.
     pub name: String,
-    /// The models that were asked, in the order of the options; the one of `--escalate-to` is the last. Empty for rules.
+    /// The models that were asked, in the order of the options; the one of `--escalate-to` is the last. Empty for
+    /// rule-based judges.
     #[serde(default)]
     pub models: Vec<CalibratedModel>,
     /// How several judges or repeats come to one verdict. Absent where one judge is asked once.
@@ -69,9 +70,9 @@ impl VotingRule {
 
 /// The models that answered in a run, by the judge that was asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AnsweredModels(BTreeMap<String, BTreeSet<String>>);
+pub struct AnsweringModels(BTreeMap<String, BTreeSet<String>>);
 
-impl AnsweredModels {
+impl AnsweringModels {
     /// Adds the models behind one outcome: those of its votes, or the one of its only answer.
     pub(super) fn add_answer(&mut self, answer: &AnswerHead) {
         self.add(&answer.judge, answer.answered_by.as_deref().filter(|_| answer.votes.is_empty()));
@@ -98,7 +99,7 @@ impl AnsweredModels {
 pub struct RunJudge<'r> {
     pub panel: Option<&'r PanelRecord>,
     /// `None` before anything is asked.
-    pub answered: Option<&'r AnsweredModels>,
+    pub answered: Option<&'r AnsweringModels>,
     /// Parameters with which its models are asked, as far as they are known.
     pub models: &'r [JudgeModelRecord],
 }
@@ -108,7 +109,7 @@ impl CalibratedJudge {
     pub(super) fn from_run(
         manifest: &RunManifest,
         evaluator: &EvaluatorRecord,
-        answered: &AnsweredModels,
+        answered: &AnsweringModels,
     ) -> CalibratedJudge {
         let name = evaluator.judge.clone();
         if name != manifest.judge {
@@ -185,8 +186,8 @@ mod tests {
         }
     }
 
-    fn answered(models: &[&str]) -> AnsweredModels {
-        let mut answered = AnsweredModels::default();
+    fn answered(models: &[&str]) -> AnsweringModels {
+        let mut answered = AnsweringModels::default();
         models.iter().for_each(|model| answered.add("openai:a", Some(model)));
         answered
     }
@@ -224,7 +225,7 @@ mod tests {
             check(&["a-1"], &["a-1", "a-2"]),
             Err("openai:a was answered by a-1 when it was calibrated, and by a-2 in this run".to_owned())
         );
-        // What nobody said is no difference.
+        // Unknown models are not compared.
         assert_eq!(check(&[], &["a-2"]), Ok(()));
         assert_eq!(check(&["a-1"], &[]), Ok(()));
         assert_eq!(judge(&["a-1"]).check_run("openai:a", RunJudge::default()), Ok(()), "nothing was asked yet");

@@ -9,7 +9,7 @@ use gradus_stats::calibration::{
 };
 use gradus_stats::interval::ConfidenceInterval;
 
-use super::calibrated_judge::{AnsweredModels, RunJudge};
+use super::calibrated_judge::{AnsweringModels, RunJudge};
 use super::calibration_file::{CalibrationFile, JudgeCalibration, LabelSampling};
 use super::calibration_measures::CONFIDENCE;
 use super::calibration_mismatch::CalibrationMismatch;
@@ -156,7 +156,7 @@ pub struct JudgedPopulation {
     /// By evaluator, like all fields but the last.
     strata: Vec<VerdictStrata>,
     runs: Vec<Vec<JudgedRun>>,
-    answered: Vec<AnsweredModels>,
+    answered: Vec<AnsweringModels>,
     /// Sum and number of scores.
     scores: Vec<(f64, u64)>,
     digest: PopulationDigest,
@@ -171,7 +171,7 @@ impl JudgedPopulation {
     fn new(strata: Vec<VerdictStrata>) -> JudgedPopulation {
         JudgedPopulation {
             runs: vec![Vec::new(); strata.len()],
-            answered: vec![AnsweredModels::default(); strata.len()],
+            answered: vec![AnsweringModels::default(); strata.len()],
             scores: vec![(0.0, 0); strata.len()],
             strata,
             digest: PopulationDigest::default(),

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use gradus_stats::calibration::{RepeatedRun, measure_repeats};
 
-use super::calibrated_judge::AnsweredModels;
+use super::calibrated_judge::AnsweringModels;
 use super::calibration_file::LabelSampling;
 use super::calibration_measures::{CONFIDENCE, MeasuredShare};
 use super::verdict_strata::VoteSplit;
@@ -41,7 +41,7 @@ pub struct CasePopulation {
     /// See [`super::LabelPopulation::digest`].
     pub digest: String,
     /// The models that answered.
-    pub answered: AnsweredModels,
+    pub answered: AnsweringModels,
     /// How often two answers of one model to the same question differ.
     pub flip_rate: MeasuredShare,
 }

@@ -12,7 +12,7 @@ mod run_calibration;
 mod sample_calibration;
 mod verdict_strata;
 
-pub use calibrated_judge::{AnsweredModels, CalibratedJudge, CalibratedModel, CalibratedPanel, RunJudge, VotingRule};
+pub use calibrated_judge::{AnsweringModels, CalibratedJudge, CalibratedModel, CalibratedPanel, RunJudge, VotingRule};
 pub use calibration_builder::{CalibrationInput, DrawnCases, build_calibration};
 pub use calibration_file::{
     CALIBRATION_SCHEMA, CalibrationFile, CalibrationFileError, JudgeCalibration, LabelPopulation, LabelSampling,

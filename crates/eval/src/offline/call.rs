@@ -135,7 +135,7 @@ pub(super) fn describe_violation(problem: &SchemaViolation) -> String {
 /// The verdict of `call_validity`.
 pub(super) fn judge_call_validity(offline: &OfflineJudge<'_>, at: usize) -> OfflineVerdict {
     let Some(step) = offline.step(at) else {
-        return OfflineVerdict::not_applicable("There is no such step.");
+        return OfflineVerdict::not_applicable("The step does not exist.");
     };
     let exists = check_tool_existence(offline, at);
     if let ToolExistence::Missing(why) = exists {

@@ -175,7 +175,7 @@ impl<'t> OfflineJudge<'t> {
     /// Judges whether the called tool and its arguments are those that the thought names. `step` counts from 0 here
     /// and below.
     pub fn thought_to_tool(&self, step: usize) -> OfflineVerdict {
-        thought::judge_tool_choice(self, step)
+        thought::judge_thought_to_tool(self, step)
     }
 
     /// Judges whether the thought is about the objects of the request.

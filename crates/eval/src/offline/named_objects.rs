@@ -16,7 +16,7 @@ const MAX_PLAIN_THOUGHT_WORDS: usize = 40;
 /// The verdict of `query_to_thought`.
 pub(super) fn judge_query_to_thought(offline: &OfflineJudge<'_>, at: usize) -> OfflineVerdict {
     if offline.step(at).is_none() {
-        return OfflineVerdict::not_applicable("There is no such step.");
+        return OfflineVerdict::not_applicable("The step does not exist.");
     }
     let Some(thought) = offline.thought(at) else {
         return OfflineVerdict::not_applicable("The step has no thought.");

@@ -344,7 +344,7 @@ fn names_default(value: &Json, schema: &Json) -> bool {
 /// The verdict of `argument_provenance`.
 pub(super) fn judge_provenance(offline: &OfflineJudge<'_>, at: usize) -> OfflineVerdict {
     let Some(step) = offline.step(at) else {
-        return OfflineVerdict::not_applicable("There is no such step.");
+        return OfflineVerdict::not_applicable("The step does not exist.");
     };
     if step.arguments.is_none() {
         return OfflineVerdict::not_applicable("The trace does not hold the arguments of this call.");

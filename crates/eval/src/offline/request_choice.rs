@@ -9,7 +9,7 @@ use super::{OfflineJudge, OfflineVerdict, coding, named_objects};
 /// The verdict of `request_to_tool`.
 pub(super) fn judge_request_choice(offline: &OfflineJudge<'_>, at: usize) -> OfflineVerdict {
     let Some(step) = offline.step(at) else {
-        return OfflineVerdict::not_applicable("There is no such step.");
+        return OfflineVerdict::not_applicable("The step does not exist.");
     };
     if offline.thought(at).is_some() {
         return OfflineVerdict::not_applicable("The step has a thought, which the other questions judge.");
@@ -20,7 +20,7 @@ pub(super) fn judge_request_choice(offline: &OfflineJudge<'_>, at: usize) -> Off
     if let ToolExistence::Missing(why) = check_tool_existence(offline, at) {
         // A request to a coding agent does not name tools: a missing tool is a fault of the call.
         if coding::is_coding_agent(offline) {
-            return OfflineVerdict::cannot_judge("The tool does not exist, which the validity of the call says.");
+            return OfflineVerdict::cannot_judge("The tool does not exist; the call validity check reports this.");
         }
         return OfflineVerdict::bad(REQUEST_UNKNOWN_TOOL, why, Vec::new());
     }

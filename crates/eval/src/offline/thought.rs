@@ -8,9 +8,9 @@ use super::words::AnalyzedText;
 use super::{OfflineJudge, OfflineVerdict, coding, named_objects};
 
 /// The verdict of `thought_to_tool`. Only names decide: of the tool, and of the objects it is used on.
-pub(super) fn judge_tool_choice(offline: &OfflineJudge<'_>, at: usize) -> OfflineVerdict {
+pub(super) fn judge_thought_to_tool(offline: &OfflineJudge<'_>, at: usize) -> OfflineVerdict {
     let Some(step) = offline.step(at) else {
-        return OfflineVerdict::not_applicable("There is no such step.");
+        return OfflineVerdict::not_applicable("The step does not exist.");
     };
     let Some(thought) = offline.thought(at) else {
         return OfflineVerdict::not_applicable("The step has no thought.");
@@ -21,7 +21,7 @@ pub(super) fn judge_tool_choice(offline: &OfflineJudge<'_>, at: usize) -> Offlin
         // A coding agent describes its work, not its tools: a missing tool is a fault of the call.
         let is_named = || find_tool_mentions(thought, &step.tool).next().is_some();
         if coding::is_coding_agent(offline) && !is_named() {
-            return OfflineVerdict::cannot_judge("The tool does not exist, which the validity of the call says.");
+            return OfflineVerdict::cannot_judge("The tool does not exist; the call validity check reports this.");
         }
         return OfflineVerdict::bad(THOUGHT_UNKNOWN_TOOL, why, evidence());
     }
@@ -36,12 +36,12 @@ pub(super) fn judge_tool_choice(offline: &OfflineJudge<'_>, at: usize) -> Offlin
         return OfflineVerdict::bad(THOUGHT_OTHER_OBJECT, explanation, evidence());
     }
     match find_planned_tool(offline, at, thought) {
-        NamedTool::Called => {
+        PlannedTool::Called => {
             let explanation = format!("The thought names {} and the step calls it.", quote_excerpt(&step.tool));
             OfflineVerdict::good(THOUGHT_NAMES_TOOL, explanation, evidence())
         }
         // A coding agent thinks further ahead than its next call, and its tools are named like programs: `find`, `read`.
-        NamedTool::Other(other) if !coding::is_coding_agent(offline) => {
+        PlannedTool::Other(other) if !coding::is_coding_agent(offline) => {
             let explanation = format!(
                 "The thought says it uses {}, but {} is called.",
                 quote_excerpt(&other),
@@ -49,24 +49,24 @@ pub(super) fn judge_tool_choice(offline: &OfflineJudge<'_>, at: usize) -> Offlin
             );
             OfflineVerdict::bad(THOUGHT_OTHER_TOOL, explanation, evidence())
         }
-        NamedTool::Other(_) | NamedTool::None => {
+        PlannedTool::Other(_) | PlannedTool::None => {
             OfflineVerdict::cannot_judge("The thought names neither a tool nor another object.")
         }
     }
 }
 
 /// The tool that a thought says it will use.
-enum NamedTool {
+enum PlannedTool {
     Called,
     Other(String),
     None,
 }
 
 /// Finds the tool that the thought plans to use. If it plans several, the last one counts.
-fn find_planned_tool(offline: &OfflineJudge<'_>, at: usize, thought: &AnalyzedText<'_>) -> NamedTool {
-    let Some(step) = offline.step(at) else { return NamedTool::None };
+fn find_planned_tool(offline: &OfflineJudge<'_>, at: usize, thought: &AnalyzedText<'_>) -> PlannedTool {
+    let Some(step) = offline.step(at) else { return PlannedTool::None };
     if find_tool_mentions(thought, &step.tool).any(|mention| mention.planned) {
-        return NamedTool::Called;
+        return PlannedTool::Called;
     }
     let in_reply = |name: &str| offline.reply_calls(at).any(|(_, step)| step.tool == name);
     let mut last: Option<(usize, &str)> = None;
@@ -80,9 +80,9 @@ fn find_planned_tool(offline: &OfflineJudge<'_>, at: usize, thought: &AnalyzedTe
         }
     }
     match last {
-        Some((_, name)) if in_reply(name) || step.tool.contains(name) => NamedTool::None,
-        Some((_, name)) => NamedTool::Other(name.to_owned()),
-        None => NamedTool::None,
+        Some((_, name)) if in_reply(name) || step.tool.contains(name) => PlannedTool::None,
+        Some((_, name)) => PlannedTool::Other(name.to_owned()),
+        None => PlannedTool::None,
     }
 }
 

@@ -124,7 +124,7 @@ pub fn explain_not_applicable(rubric: &Rubric, case: &EvaluationCase<'_>) -> Opt
 
 /// Renders a rubric for cases that share a set of tools and a system prompt. The constant part is made once.
 #[derive(Clone, Debug)]
-pub struct PromptRenderer {
+pub struct CachedPromptRenderer {
     system: Arc<str>,
     system_digest: [u8; 32],
     /// The pieces from the first variable on, which are rendered for each case.
@@ -134,11 +134,11 @@ pub struct PromptRenderer {
     window: PromptWindow,
 }
 
-impl PromptRenderer {
+impl CachedPromptRenderer {
     /// Splits the template at the first variable that differs between cases. Everything before it is constant. Only
     /// what such cases share is used of `case`: the tools and the system prompt. If not all tools fit, the trajectory
     /// decides which ones are shown (`is_bound_to_trajectory`).
-    pub fn new(rubric: &Rubric, case: &EvaluationCase<'_>, window: PromptWindow) -> PromptRenderer {
+    pub fn new(rubric: &Rubric, case: &EvaluationCase<'_>, window: PromptWindow) -> CachedPromptRenderer {
         let varies = |piece: &RubricTemplatePiece| matches!(piece, RubricTemplatePiece::Variable(variable) if !variable.is_shared());
         let pieces = &rubric.template.pieces;
         let head = pieces.iter().position(varies).unwrap_or(pieces.len());
@@ -168,7 +168,7 @@ impl PromptRenderer {
         let names: Vec<&str> = rubric.labels.names().collect();
         let answer = format!("{ANSWER}{}", names.join(" or "));
         let system_digest = *blake3::hash(system.as_bytes()).as_bytes();
-        PromptRenderer { system: system.into(), system_digest, tail, answer, shortened, window }
+        CachedPromptRenderer { system: system.into(), system_digest, tail, answer, shortened, window }
     }
 
     /// Whether the constant part depends on the trajectory that it was made with, because not all tools fit.

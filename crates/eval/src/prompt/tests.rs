@@ -31,7 +31,7 @@ fn prompt(rubric: &str, trajectory: &Trajectory, window: PromptWindow) -> JudgeP
     let tools = ToolTexts::default().get_or_render(&trajectory.tools);
     let step = (rubric.subject == RubricSubject::Step).then_some(trajectory.steps.len() - 1);
     let case = EvaluationCase { trajectory, step, tools: &tools };
-    PromptRenderer::new(rubric, &case, window).render(&case)
+    CachedPromptRenderer::new(rubric, &case, window).render(&case)
 }
 
 /// The second turn of a conversation with standing instructions and a thought before the answer.
@@ -56,7 +56,7 @@ fn row_prompt(rubric: &str, trajectory: &Trajectory, step: usize) -> JudgePrompt
     let library = RubricLibrary::built_in();
     let tools = ToolTexts::default().get_or_render(&trajectory.tools);
     let case = EvaluationCase { trajectory, step: Some(step), tools: &tools };
-    PromptRenderer::new(library.find(rubric).expect("built in"), &case, WIDE).render(&case)
+    CachedPromptRenderer::new(library.find(rubric).expect("built in"), &case, WIDE).render(&case)
 }
 
 const WIDE: PromptWindow = PromptWindow { bytes: 300_000 };

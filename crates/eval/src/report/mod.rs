@@ -2,9 +2,6 @@
 
 mod agent_cost;
 mod combine;
-mod counter;
-#[cfg(test)]
-mod counter_tests;
 mod failure_group;
 mod gate;
 mod gate_bar;
@@ -23,6 +20,9 @@ mod reason_pattern;
 mod similar_reasons;
 mod summarize;
 mod summary;
+mod summary_builder;
+#[cfg(test)]
+mod summary_builder_tests;
 mod trial_index;
 
 pub use agent_cost::{AgentCost, UnpricedModel, known_agent_cost};

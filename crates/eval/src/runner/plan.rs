@@ -14,7 +14,7 @@ use crate::judge::JudgeResponse;
 use crate::offline::OfflineJudge;
 use crate::outcome::{EvaluationOutcome, OutcomeKind, OutcomeLine, ScoredVerdict, TokenCount};
 use crate::prompt::{
-    self, EvaluationCase, JudgePrompt, PromptRenderer, PromptWindow, ToolText, ToolTexts, TruncatedValue,
+    self, CachedPromptRenderer, EvaluationCase, JudgePrompt, PromptWindow, ToolText, ToolTexts, TruncatedValue,
 };
 use crate::rubric::{Rubric, RubricLabels, RubricSubject, RubricVariable};
 use crate::run::CachedVerdict;
@@ -57,7 +57,7 @@ pub(super) struct QuestionShortener(Arc<Rubric>);
 
 impl QuestionShortener {
     pub(super) fn render_shortened(&self, job: &JudgeJob, window: PromptWindow) -> JudgePrompt {
-        PromptRenderer::new(&self.0, &job.case(), window).render(&job.case())
+        CachedPromptRenderer::new(&self.0, &job.case(), window).render(&job.case())
     }
 }
 
@@ -92,7 +92,7 @@ struct CachedRenderer {
     system_prompt: Option<Arc<str>>,
     /// The trajectory that decided which tools are shown; `None` if all of them are.
     trajectory_id: Option<String>,
-    renderer: PromptRenderer,
+    renderer: CachedPromptRenderer,
 }
 
 /// Maximum number of cached renderers: sources with many different agents would fill the memory.
@@ -201,7 +201,7 @@ impl QuestionPlanner {
         PreparedQuestion { answer, prompt, renderer: QuestionShortener(Arc::clone(&rubric)), rubric }
     }
 
-    fn renderer_for_job(&mut self, job: &JudgeJob, rubric: &Rubric) -> &PromptRenderer {
+    fn renderer_for_job(&mut self, job: &JudgeJob, rubric: &Rubric) -> &CachedPromptRenderer {
         let uses_prompt = rubric.template.variables().any(|variable| variable == RubricVariable::SystemPrompt);
         let system_prompt = job.trajectory.system_prompt.as_ref().filter(|_| uses_prompt);
         // Trajectories of one source share the text. Those from a store do not, so their texts are compared.
@@ -217,7 +217,7 @@ impl QuestionPlanner {
         });
         let at = known.unwrap_or_else(|| {
             let window = self.window.unwrap_or(PromptWindow { bytes: usize::MAX });
-            let renderer = PromptRenderer::new(rubric, &job.case(), window);
+            let renderer = CachedPromptRenderer::new(rubric, &job.case(), window);
             if self.renderers.len() >= MAX_CACHED_RENDERERS {
                 self.renderers.remove(0);
             }

@@ -9,7 +9,7 @@ use gradus_eval::calibration::{CasePopulation, JudgedCase, LabelDraw, LabelSampl
 use gradus_eval::evaluator::Evaluator;
 use gradus_eval::judge::{JudgeFailure, ModelJudge, build_answer_form};
 use gradus_eval::prompt::{
-    EvaluationCase, JudgePrompt, PromptRenderer, PromptWindow, ToolText, explain_not_applicable,
+    CachedPromptRenderer, EvaluationCase, JudgePrompt, PromptWindow, ToolText, explain_not_applicable,
 };
 use gradus_eval::rubric::Rubric;
 use gradus_store::{JudgeCall, JudgeSpend, MetricFilter, StoreError};
@@ -244,7 +244,7 @@ impl AnchorQuestion {
 
     fn render_prompt(&self, rubric: &Rubric, window: PromptWindow) -> JudgePrompt {
         let case = self.as_evaluation_case();
-        PromptRenderer::new(rubric, &case, window).render(&case)
+        CachedPromptRenderer::new(rubric, &case, window).render(&case)
     }
 
     /// Asks the judge. The cost is charged to the rule and limited by its daily budget.

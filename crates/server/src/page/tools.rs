@@ -10,7 +10,7 @@ use super::address::PageUrl;
 use crate::evaluators::{find_evaluator_scale, gives_only_flags, is_wrong};
 use crate::page::metric_value::{FlagShare, build_metric_result};
 use crate::settings::ReloadableSettings;
-use gradus_report::html::charts::{BarAxis, BarFill, BarSegment, ChartBar, ResponsiveChart, draw_bar_chart};
+use gradus_report::html::charts::{BarAxis, BarChartRow, BarFill, BarSegment, ResponsiveChart, draw_bar_chart};
 use gradus_report::html::number::{self, format_count};
 use gradus_report::html::text;
 
@@ -182,7 +182,7 @@ fn build_tool_chart(settings: &ReloadableSettings, tools: &[ToolScoreMoments]) -
         let ScoreScale { worst, best } = find_evaluator_scale(settings, name).unwrap_or(ScoreScale::SHARE);
         (one.sum - worst * one.scored as f64) / (best - worst)
     };
-    let rows: Vec<ChartBar> = tools
+    let rows: Vec<BarChartRow> = tools
         .iter()
         .map(|tool| {
             // The overlap of both evaluators' flags is unknown, so the larger number is used: at least that many are
@@ -191,16 +191,16 @@ fn build_tool_chart(settings: &ReloadableSettings, tools: &[ToolScoreMoments]) -
             let flagged = wrong(THOUGHT_TO_TOOL, &tool.choice).max(wrong(CALL_VALIDITY, &tool.valid));
             let judged = tool.choice.scored.max(tool.valid.scored) as f64;
             let part = |fill, value| BarSegment { fill, value };
-            ChartBar {
+            BarChartRow {
                 label: format_tool_name(&tool.name),
-                parts: vec![
+                segments: vec![
                     part(BarFill::Right, (judged - flagged).max(0.0)),
                     part(BarFill::Wrong, flagged),
                     part(BarFill::Unjudged, (tool.call_count() as f64 - judged).max(0.0)),
                 ],
                 below: None,
                 note: format_count(u64::try_from(tool.call_count()).unwrap_or(0)),
-                nothing: None,
+                placeholder: None,
             }
         })
         .collect();

@@ -9,7 +9,7 @@ use gradus_eval::evaluator::Evaluator;
 use gradus_eval::judge::{JudgeFailure, ModelJudge, build_answer_form};
 use gradus_eval::outcome::OutcomeKind;
 use gradus_eval::prompt::{
-    EvaluationCase, JudgePrompt, PromptRenderer, PromptWindow, ToolText, explain_not_applicable,
+    CachedPromptRenderer, EvaluationCase, JudgePrompt, PromptWindow, ToolText, explain_not_applicable,
 };
 use gradus_eval::rubric::{Rubric, RubricSubject};
 use gradus_eval::runner::RulesJudge;
@@ -201,7 +201,7 @@ impl RubricTrialSubject {
     /// Renders the prompt. `window` bounds it; values that do not fit are shortened and marked.
     fn render_prompt(&self, rubric: &Rubric, window: PromptWindow) -> JudgePrompt {
         let case = self.as_evaluation_case();
-        PromptRenderer::new(rubric, &case, window).render(&case)
+        CachedPromptRenderer::new(rubric, &case, window).render(&case)
     }
 
     /// Asks the rules, or builds the question for the model.

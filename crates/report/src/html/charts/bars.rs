@@ -6,19 +6,19 @@ use crate::html::svg::Svg;
 
 /// One row of a bar chart.
 #[derive(Clone, Debug)]
-pub struct ChartBar {
+pub struct BarChartRow {
     pub label: String,
     /// Segments from left to right.
-    pub parts: Vec<BarSegment>,
-    /// A thin bar below, on the same axis: a part of the whole that cuts across the segments.
+    pub segments: Vec<BarSegment>,
+    /// A thin bar below the segments, on the same axis: a subset that overlaps several of them.
     pub below: Option<BarSegment>,
     /// The number at the right; also part of the tooltip.
     pub note: String,
     /// The text shown if there is no bar.
-    pub nothing: Option<String>,
+    pub placeholder: Option<String>,
 }
 
-/// The axis below the bars, which always begins at 0: bars of amounts must not be cut.
+/// The axis below the bars, which always begins at 0: a truncated axis would exaggerate differences.
 #[derive(Clone, Copy, Debug)]
 pub struct BarAxis<'t> {
     pub title: &'t str,
@@ -28,8 +28,8 @@ pub struct BarAxis<'t> {
 }
 
 /// Draws a bar for each row, on an axis from 0 to a round number that is not below the largest row.
-pub fn draw_bar_chart(rows: &[ChartBar], axis: BarAxis<'_>, label: &str) -> ResponsiveChart {
-    let (end, step) = choose_axis_scale(rows.iter().map(ChartBar::extent).fold(0.0, f64::max), axis.whole);
+pub fn draw_bar_chart(rows: &[BarChartRow], axis: BarAxis<'_>, label: &str) -> ResponsiveChart {
+    let (end, step) = choose_axis_scale(rows.iter().map(BarChartRow::extent).fold(0.0, f64::max), axis.whole);
     let steps = (end / step).round() as u32;
     let ticks: Vec<(f64, String)> =
         (0..=steps).map(|at| (f64::from(at) / f64::from(steps), (axis.format)(f64::from(at) * step))).collect();
@@ -45,27 +45,27 @@ pub fn draw_bar_chart(rows: &[ChartBar], axis: BarAxis<'_>, label: &str) -> Resp
     ResponsiveChart { wide: draw(ChartSize::Wide), narrow: draw(ChartSize::Narrow) }
 }
 
-impl ChartBar {
+impl BarChartRow {
     /// The length of the row on the axis.
     fn extent(&self) -> f64 {
-        let sum: f64 = self.parts.iter().map(|part| clamp_bar_value(part.value)).sum();
-        sum.max(self.below.map_or(0.0, |part| clamp_bar_value(part.value)))
+        let sum: f64 = self.segments.iter().map(|segment| clamp_bar_value(segment.value)).sum();
+        sum.max(self.below.map_or(0.0, |below| clamp_bar_value(below.value)))
     }
 }
 
-fn draw_row(svg: &mut Svg, frame: &ChartFrame, at: usize, row: &ChartBar, end: f64) {
+fn draw_row(svg: &mut Svg, frame: &ChartFrame, at: usize, row: &BarChartRow, end: f64) {
     let y = frame.row_middle(at);
     frame.draw_label(svg, at, &row.label);
-    if let Some(nothing) = &row.nothing {
-        return frame.draw_placeholder(svg, at, nothing);
+    if let Some(placeholder) = &row.placeholder {
+        return frame.draw_placeholder(svg, at, placeholder);
     }
     let height = if row.below.is_some() { 14.0 } else { 16.0 };
     let mut from = 0.0;
-    for part in &row.parts {
-        let to = from + clamp_bar_value(part.value) / end;
+    for segment in &row.segments {
+        let to = from + clamp_bar_value(segment.value) / end;
         if to > from {
             svg.rect(
-                part.fill.css_class(),
+                segment.fill.css_class(),
                 frame.share_to_x(from),
                 y - 8.0,
                 frame.share_to_x(to) - frame.share_to_x(from),
@@ -74,12 +74,12 @@ fn draw_row(svg: &mut Svg, frame: &ChartFrame, at: usize, row: &ChartBar, end: f
         }
         from = to;
     }
-    if let Some(part) = row.below.filter(|part| clamp_bar_value(part.value) > 0.0) {
+    if let Some(below) = row.below.filter(|below| clamp_bar_value(below.value) > 0.0) {
         svg.rect(
-            part.fill.css_class(),
+            below.fill.css_class(),
             frame.left,
             y + 7.5,
-            frame.share_to_x(clamp_bar_value(part.value) / end) - frame.left,
+            frame.share_to_x(clamp_bar_value(below.value) / end) - frame.left,
             4.5,
         );
     }

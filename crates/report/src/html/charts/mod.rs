@@ -10,7 +10,7 @@ mod intervals;
 mod strip;
 mod timeline;
 
-pub use bars::{BarAxis, ChartBar, draw_bar_chart};
+pub use bars::{BarAxis, BarChartRow, draw_bar_chart};
 pub use intervals::{AxisRange, IntervalBar, draw_interval_bars};
 pub use strip::draw_segment_strip;
 pub use timeline::{ThresholdBand, TimelinePoint, TimelineScale, draw_timeline, round_step};

@@ -68,12 +68,12 @@ fn shares_stay_inside() {
 
 #[test]
 fn amounts_stay_inside() {
-    let row = |value: f64| ChartBar {
+    let row = |value: f64| BarChartRow {
         label: String::new(),
-        parts: vec![BarSegment { fill: BarFill::Right, value }, BarSegment { fill: BarFill::Wrong, value: 3.0 }],
+        segments: vec![BarSegment { fill: BarFill::Right, value }, BarSegment { fill: BarFill::Wrong, value: 3.0 }],
         below: Some(BarSegment { fill: BarFill::Error, value }),
         note: "12".to_owned(),
-        nothing: None,
+        placeholder: None,
     };
     let axis = BarAxis { title: "calls", whole: true, format: |number| number.to_string() };
     for value in ODD.into_iter().filter(|value| *value != f64::MAX).chain([1e-300, 1e12]) {
@@ -143,20 +143,20 @@ fn a_chart_of_differences_has_bars_on_both_sides() {
 
 #[test]
 fn a_chart_of_amounts() {
-    let row = |label: &str, right: f64, wrong: f64, errors: f64| ChartBar {
+    let row = |label: &str, right: f64, wrong: f64, errors: f64| BarChartRow {
         label: label.to_owned(),
-        parts: vec![
+        segments: vec![
             BarSegment { fill: BarFill::Right, value: right },
             BarSegment { fill: BarFill::Wrong, value: wrong },
         ],
         below: Some(BarSegment { fill: BarFill::Error, value: errors }),
         note: (right + wrong).to_string(),
-        nothing: None,
+        placeholder: None,
     };
     let rows = [
         row("search_flights", 64.0, 5.0, 3.0),
         row("get_weather_forecast_for_destination", 11.0, 5.0, 0.0),
-        ChartBar { nothing: Some("no model called".to_owned()), ..row("rules", 0.0, 0.0, 0.0) },
+        BarChartRow { placeholder: Some("no model called".to_owned()), ..row("rules", 0.0, 0.0, 0.0) },
     ];
     let axis = BarAxis { title: "calls", whole: true, format: |number| number.to_string() };
     let chart = draw_bar_chart(&rows, axis, "Calls");

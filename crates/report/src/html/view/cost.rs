@@ -5,7 +5,7 @@ use gradus_eval::report::{EvaluationSummary, EvaluatorCost};
 
 use super::{format_evaluator_title, text};
 use crate::cost_text::{describe_unknown_cost, format_agent_cost};
-use crate::html::charts::{BarAxis, BarFill, BarSegment, ChartBar, ResponsiveChart, draw_bar_chart};
+use crate::html::charts::{BarAxis, BarChartRow, BarFill, BarSegment, ResponsiveChart, draw_bar_chart};
 use crate::html::number::{filter_finite, format_usd};
 use crate::number_text::format_count;
 
@@ -96,18 +96,18 @@ fn draw_cost_chart(summary: &EvaluationSummary) -> ResponsiveChart {
     let parts = &summary.cost.by_evaluator;
     // One price is enough: evaluators without one get a text instead of a bar.
     let is_priced = parts.iter().any(|part| filter_finite(part.usd).is_some_and(|dollars| dollars > 0.0));
-    let rows: Vec<ChartBar> = parts
+    let rows: Vec<BarChartRow> = parts
         .iter()
         .map(|part| {
             let tokens = part.tokens.prompt + part.tokens.completion;
             let value = if is_priced { filter_finite(part.usd).unwrap_or(0.0) } else { tokens as f64 };
             let unknown = describe_unknown_cost(&summary.cost);
             let note = if is_priced { format_evaluator_cost(part, unknown) } else { format_count(tokens) };
-            ChartBar {
+            BarChartRow {
                 label: format_evaluator_title(summary, &part.evaluator),
-                parts: vec![BarSegment { fill: BarFill::Plain, value }],
+                segments: vec![BarSegment { fill: BarFill::Plain, value }],
                 below: None,
-                nothing: match (part.calls, value > 0.0) {
+                placeholder: match (part.calls, value > 0.0) {
                     (0, _) => Some("no model called".to_owned()),
                     (_, false) => Some(note.clone()),
                     _ => None,

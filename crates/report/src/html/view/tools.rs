@@ -4,7 +4,7 @@
 use gradus_eval::report::ToolUse;
 
 use super::{MAX_ROWS, text};
-use crate::html::charts::{BarAxis, BarFill, BarSegment, ChartBar, ResponsiveChart, draw_bar_chart};
+use crate::html::charts::{BarAxis, BarChartRow, BarFill, BarSegment, ResponsiveChart, draw_bar_chart};
 use crate::html::number::format_percent;
 use crate::number_text::format_count;
 
@@ -62,18 +62,18 @@ impl ToolCallCounts {
     }
 
     /// Verdicts as segments, errors as the thin bar below.
-    fn to_chart_bar(self, label: String) -> ChartBar {
+    fn to_chart_row(self, label: String) -> BarChartRow {
         let part = |fill, value: u64| BarSegment { fill, value: value as f64 };
-        ChartBar {
+        BarChartRow {
             label,
-            parts: vec![
+            segments: vec![
                 part(BarFill::Right, self.right),
                 part(BarFill::Wrong, self.wrong),
                 part(BarFill::Unjudged, self.unjudged),
             ],
             below: Some(part(BarFill::Error, self.errors)),
             note: format_count(self.right + self.wrong + self.unjudged),
-            nothing: None,
+            placeholder: None,
         }
     }
 }
@@ -83,12 +83,12 @@ impl ToolUseView {
     pub fn from_tool_uses(tools: &[ToolUse]) -> ToolUseView {
         // One more bar is better than a bar for a single other tool.
         let shown = if tools.len() <= MAX_BARS + 1 { tools.len() } else { MAX_BARS };
-        let mut rows: Vec<ChartBar> = tools[..shown]
+        let mut rows: Vec<BarChartRow> = tools[..shown]
             .iter()
-            .map(|tool| ToolCallCounts::from_tool_use(tool).to_chart_bar(text::format_display_line(&tool.tool)))
+            .map(|tool| ToolCallCounts::from_tool_use(tool).to_chart_row(text::format_display_line(&tool.tool)))
             .collect();
         if let Some(rest) = tools[shown..].iter().map(ToolCallCounts::from_tool_use).reduce(ToolCallCounts::merge) {
-            rows.push(rest.to_chart_bar(format!("{} other tools", format_count((tools.len() - shown) as u64))));
+            rows.push(rest.to_chart_row(format!("{} other tools", format_count((tools.len() - shown) as u64))));
         }
         let axis = BarAxis { title: "calls", whole: true, format: |number| format_count(number as u64) };
         ToolUseView {

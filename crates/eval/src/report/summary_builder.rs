@@ -28,7 +28,7 @@ const MAX_FINDINGS: usize = 50;
 /// as "other reasons".
 const MAX_REASONS: usize = 500;
 
-/// One metric while it is being counted.
+/// Running counts of one metric.
 #[derive(Default)]
 struct MetricTally {
     /// One entry per trajectory with at least one score.
@@ -63,10 +63,15 @@ impl MetricTally {
             calibration: MetricCalibration::for_judge(judge).filter(|_| denominator > 0.0),
         }
     }
-}
 
-impl MetricTally {
-    /// Counts a combined question. One that was not asked is not counted.
+    /// Adds the scores of one trajectory. A trajectory without a score is no cluster.
+    fn push_cluster(&mut self, cluster: ScoreCluster) {
+        if cluster.count > 0.0 {
+            self.clusters.push(cluster);
+        }
+    }
+
+    /// Counts a combined verdict. Unasked questions are skipped.
     fn count_status(&mut self, status: QuestionStatus, cluster: &mut ScoreCluster) {
         match status {
             QuestionStatus::Right | QuestionStatus::Wrong => {
@@ -144,7 +149,7 @@ impl SummaryBuilder {
     }
 
     /// Counts one trajectory. `outcomes` must be sorted by step, with those of the whole last.
-    pub(super) fn add(&mut self, trajectory: &Trajectory, outcomes: &[OutcomeLine]) {
+    pub(super) fn add_trajectory(&mut self, trajectory: &Trajectory, outcomes: &[OutcomeLine]) {
         self.trajectories += 1;
         self.steps += trajectory.steps.len() as u64;
         self.count_tools(trajectory, outcomes);
@@ -154,9 +159,7 @@ impl SummaryBuilder {
             self.count_outcome(number, line, &mut clusters[number]);
         }
         for (tally, cluster) in self.tallies.iter_mut().zip(clusters) {
-            if cluster.count > 0.0 {
-                tally.clusters.push(cluster);
-            }
+            tally.push_cluster(cluster);
         }
         if let Some(panel) = &mut self.panel {
             panel.add(outcomes);
@@ -165,11 +168,11 @@ impl SummaryBuilder {
         self.agent_cost.add(trajectory);
         // Measurements of the simulator are not verdicts.
         let is_wrong =
-            |line: &&OutcomeLine| &*line.judge != SIMULATOR_JUDGE && self.ending_status(line) == QuestionStatus::Wrong;
+            |line: &&OutcomeLine| &*line.judge != SIMULATOR_JUDGE && self.outcome_status(line) == QuestionStatus::Wrong;
         let wrong: Vec<&OutcomeLine> = outcomes.iter().filter(is_wrong).collect();
         self.count_flagged(&wrong);
+        self.collect_findings(trajectory, &wrong);
         self.groups.add(trajectory, wrong);
-        self.collect_findings(trajectory, outcomes);
     }
 
     fn count_outcome(&mut self, number: usize, line: &OutcomeLine, cluster: &mut ScoreCluster) {
@@ -217,13 +220,13 @@ impl SummaryBuilder {
     fn question_status(&self, outcomes: &[OutcomeLine], evaluator: &str, step: Option<u32>) -> QuestionStatus {
         let mut of_it = outcomes.iter().filter(|line| line.step_index == step && &*line.evaluator == evaluator);
         match of_it.next() {
-            Some(line) => self.ending_status(line),
+            Some(line) => self.outcome_status(line),
             None if self.evaluator_index(evaluator).is_some() => QuestionStatus::Unasked,
             None => QuestionStatus::Absent,
         }
     }
 
-    fn ending_status(&self, line: &OutcomeLine) -> QuestionStatus {
+    fn outcome_status(&self, line: &OutcomeLine) -> QuestionStatus {
         let is_right =
             || self.evaluator_index(&line.evaluator).is_some_and(|number| self.evaluators[number].is_right(line.score));
         match line.outcome {
@@ -251,18 +254,14 @@ impl SummaryBuilder {
             endings.extend(statuses.all());
             self.combined.count_status(statuses.combine(), &mut cluster);
         }
-        if cluster.count > 0.0 {
-            self.combined.clusters.push(cluster);
-        }
+        self.combined.push_cluster(cluster);
         let ending = self.question_status(outcomes, OUTCOME, None);
         let mut of_whole = ScoreCluster::default();
         self.right.count_status(combine_trajectory(ending, &endings), &mut of_whole);
-        if of_whole.count > 0.0 {
-            self.right.clusters.push(of_whole);
-        }
+        self.right.push_cluster(of_whole);
     }
 
-    /// Counts steps and trajectories with a verdict below its bar.
+    /// Counts steps and trajectories with at least one wrong verdict.
     fn count_flagged(&mut self, wrong: &[&OutcomeLine]) {
         let mut last_step = None;
         let mut steps = 0;
@@ -277,13 +276,13 @@ impl SummaryBuilder {
         self.flagged.trajectories += u64::from(!wrong.is_empty());
     }
 
-    /// Uses, errors and right choices per tool, by the verdicts of `thought_to_tool`.
+    /// Counts calls and errors per tool, and how many calls `thought_to_tool` judged right.
     fn count_tools(&mut self, trajectory: &Trajectory, outcomes: &[OutcomeLine]) {
         let choices: Vec<&OutcomeLine> =
             outcomes.iter().filter(|line| &*line.evaluator == THOUGHT_TO_TOOL && line.is_scored()).collect();
         for step in &trajectory.steps {
             let choice = choices.binary_search_by_key(&Some(step.index), |line| line.step_index);
-            let is_right = choice.ok().map(|at| self.ending_status(choices[at]) == QuestionStatus::Right);
+            let is_right = choice.ok().map(|at| self.outcome_status(choices[at]) == QuestionStatus::Right);
             let entry = self.tools.entry(step.tool.clone()).or_insert_with(|| ToolUse {
                 tool: step.tool.clone(),
                 uses: 0,
@@ -299,8 +298,7 @@ impl SummaryBuilder {
     }
 
     /// Collects wrong steps and trajectories. Verdicts on the same step become one finding.
-    fn collect_findings(&mut self, trajectory: &Trajectory, outcomes: &[OutcomeLine]) {
-        let wrong = outcomes.iter().filter(|line| self.ending_status(line) == QuestionStatus::Wrong);
+    fn collect_findings(&mut self, trajectory: &Trajectory, wrong: &[&OutcomeLine]) {
         let mut found: Vec<ReportFinding> = Vec::new();
         for line in wrong {
             let verdict = FindingVerdict {
@@ -331,12 +329,12 @@ impl SummaryBuilder {
         self.findings.extend(found);
         // Pruned in batches, which keeps the sort cheap.
         if self.findings.len() > 4 * MAX_FINDINGS {
-            self.keep_worst();
+            self.prune_findings();
         }
     }
 
     /// Keeps the findings with the most wrong verdicts. The sort is stable, so ties keep the order of the source.
-    fn keep_worst(&mut self) {
+    fn prune_findings(&mut self) {
         self.findings.sort_by_key(|finding| std::cmp::Reverse(finding.verdicts.len()));
         self.findings.truncate(MAX_FINDINGS);
     }
@@ -344,7 +342,7 @@ impl SummaryBuilder {
     /// Computes metrics and intervals. `combined` and `trajectories_right` exist only if the run asked all of their
     /// questions.
     pub(super) fn finish(mut self, record: &RunManifest) -> EvaluationSummary {
-        self.keep_worst();
+        self.prune_findings();
         let has = |name: &str| record.evaluators.iter().any(|known| known.name == name);
         let has_both = has(THOUGHT_TO_TOOL) && has(QUERY_TO_THOUGHT);
         let share = |tally: &MetricTally, name: &str, title: &str, of_steps| {

@@ -2,8 +2,8 @@
 
 use gradus_core::trajectory::{Trajectory, TrajectoryStep};
 
-use super::counter::SummaryBuilder;
 use super::summary::{EvaluationSummary, FlaggedCounts};
+use super::summary_builder::SummaryBuilder;
 use crate::evaluator::{
     OFFLINE_JUDGE, OUTCOME, QUERY_TO_THOUGHT, REQUEST_TO_TOOL, SEQUENCE_OPTIMALITY, SIMULATOR_JUDGE, THOUGHT_TO_TOOL,
 };
@@ -107,7 +107,7 @@ fn summarize(trajectories: &[(&[&str], &str)]) -> EvaluationSummary {
         });
         let of_whole = [SEQUENCE_OPTIMALITY, OUTCOME].into_iter().zip(whole.chars());
         let outcomes: Vec<OutcomeLine> = of_steps.chain(of_whole.map(|(name, sign)| line(name, None, sign))).collect();
-        builder.add(&trajectory, &outcomes);
+        builder.add_trajectory(&trajectory, &outcomes);
     }
     builder.finish(&record)
 }
@@ -148,6 +148,9 @@ fn flagged_steps_are_counted_also_where_the_whole_is_undecided() {
 fn measurements_of_the_simulator_flag_nothing() {
     let record = manifest();
     let mut builder = SummaryBuilder::new(&record);
-    builder.add(&Trajectory::default(), &[OutcomeLine { judge: SIMULATOR_JUDGE.into(), ..line(OUTCOME, None, '-') }]);
-    assert_eq!(builder.finish(&record).flagged, FlaggedCounts::default());
+    let measured = OutcomeLine { judge: SIMULATOR_JUDGE.into(), ..line(OUTCOME, None, '-') };
+    builder.add_trajectory(&Trajectory::default(), &[measured]);
+    let summary = builder.finish(&record);
+    assert_eq!(summary.flagged, FlaggedCounts::default());
+    assert!(summary.findings.is_empty() && summary.failure_groups.is_empty());
 }
