@@ -64,7 +64,7 @@ impl CallReservation {
             CallTurn::Exhausted { spent_usd } => Err(CallReservationError::Budget { spent_usd }),
             // Calls under way have reserved the rest.
             CallTurn::Later | CallTurn::Answered(_) => {
-                let spent = run_on_store(store, move |store| store.spent_since(today_ns(), Some(&rule), None));
+                let spent = run_on_store(store, move |store| store.load_spend_since(today_ns(), Some(&rule), None));
                 Err(CallReservationError::Budget { spent_usd: spent.await?.cost_usd })
             }
         }
@@ -105,7 +105,7 @@ impl Drop for CallReservation {
 async fn check_own_budget(store: &Arc<Store>, call: &JudgeCall) -> Result<(), CallReservationError> {
     let Some(budget) = call.daily_budget_usd else { return Ok(()) };
     let rule = call.rule.clone();
-    let spent = run_on_store(store, move |store| store.spent_since(today_ns(), Some(&rule), None)).await?;
+    let spent = run_on_store(store, move |store| store.load_spend_since(today_ns(), Some(&rule), None)).await?;
     match spent.cost_usd + call.max_cost_usd > budget {
         true => Err(CallReservationError::Budget { spent_usd: spent.cost_usd }),
         false => Ok(()),
@@ -151,7 +151,7 @@ mod tests {
 
     /// Spent and reserved dollars.
     fn amounts(store: &Store) -> (f64, f64) {
-        (store.spent_since(0, Some("r"), None).unwrap().cost_usd, store.reserved_usd("r").unwrap())
+        (store.load_spend_since(0, Some("r"), None).unwrap().cost_usd, store.reserved_usd("r").unwrap())
     }
 
     async fn wait_for_amounts(store: &Store, expected: (f64, f64)) {

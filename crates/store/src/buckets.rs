@@ -6,6 +6,11 @@ pub const BUCKET_NS: i64 = 300 * 1_000_000_000;
 /// Length of a UTC day.
 pub(crate) const DAY_NS: i64 = 86_400_000_000_000;
 
+/// Returns the number of the bucket that contains a time. Rounds down, also before 1970.
+pub(crate) fn bucket_index(ns: i64) -> i64 {
+    ns.div_euclid(BUCKET_NS)
+}
+
 /// Moments of the scores of trajectories, from which mean and cluster-robust variance are computed. For each
 /// trajectory, s is the sum of its scores and n their number: a trajectory is a cluster of n scores. The rows hold Σs,
 /// Σn, Σs², Σs·n and Σn². All of them are additive, so buckets can be merged and trajectories taken out again.

@@ -9,11 +9,11 @@ use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::Store;
-use crate::buckets::DAY_NS;
+use crate::buckets::{DAY_NS, bucket_index};
 use crate::error::StoreError;
 use crate::query::project_number;
 use crate::ready_queue::LEASE_INTERVAL;
-use crate::spend::{JudgeSpend, add_spend, bucket_index};
+use crate::spend::{JudgeSpend, add_spend};
 use crate::sql::{OptionalRow, SqlConnection, SqlError, SqlRow, ToSqlParam, params};
 
 /// How long answers are stored for servers that take work over: longer than a budget or a judge delays it.

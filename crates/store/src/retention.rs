@@ -5,12 +5,11 @@ use std::time::Duration;
 use crate::sql::{OptionalRow, SqlConnection};
 
 use crate::Store;
-use crate::buckets::DAY_NS;
+use crate::buckets::{DAY_NS, bucket_index};
 use crate::error::StoreError;
 use crate::failures::forget_empty_groups;
 use crate::grading::remove_trajectory_keeping_metrics;
 use crate::judge_calls::forget_answers;
-use crate::spend::bucket_index;
 use crate::writer::WriteHandle;
 
 /// Limits of what is stored. `None` means no limit.

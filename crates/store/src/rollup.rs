@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use crate::sql::{OptionalRow, SqlConnection, params};
 use foldhash::fast::RandomState;
 
+use crate::buckets::bucket_index;
 use crate::coarse_rollup::{ALL_PROJECTS, CoarseRollupKey, RollupDimensions};
 use crate::error::StoreError;
-use crate::query::{BUCKET_NS, ScoreMoments};
+use crate::query::ScoreMoments;
 use crate::records::{RecordedKind, TrajectoryRecord, latest_outcomes};
 
 /// The columns of a row that are sums.
@@ -99,13 +100,8 @@ fn apply_score_rollups(
         .optional()?;
     // Removed meanwhile: it was subtracted then.
     let Some((project, start_ns, agent, version, model)) = known else { return Ok(()) };
-    let of = RollupDimensions {
-        project,
-        bucket: start_ns.div_euclid(BUCKET_NS),
-        agent: &agent,
-        version: &version,
-        model: &model,
-    };
+    let of =
+        RollupDimensions { project, bucket: bucket_index(start_ns), agent: &agent, version: &version, model: &model };
     let verdicts = verdicts.iter().map(|(evaluator, tool, kind, score)| RollupVerdict {
         evaluator,
         tool,
@@ -153,7 +149,7 @@ impl<'r> ScoreRollupChanges<'r> {
     pub(crate) fn add_trajectory(&mut self, project: i64, record: &'r TrajectoryRecord) {
         let of = RollupDimensions {
             project,
-            bucket: record.start_ns.div_euclid(BUCKET_NS),
+            bucket: bucket_index(record.start_ns),
             agent: &record.agent,
             version: &record.version,
             model: &record.model,

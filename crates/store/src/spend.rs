@@ -3,8 +3,9 @@
 use crate::sql::{SqlConnection, params};
 
 use crate::Store;
+use crate::buckets::bucket_index;
 use crate::error::StoreError;
-use crate::query::{BUCKET_NS, project_number};
+use crate::query::project_number;
 use crate::writer::WriteHandle;
 
 /// What one or several questions to a judge cost.
@@ -25,11 +26,11 @@ pub struct SpendTotal {
     pub unpriced: u64,
 }
 
-// Sums are by bucket of the time of spending, by the clock of the server.
+// Rows are keyed by the bucket in which the server recorded the spend.
 impl Store {
     /// Spending since a time: of one rule or of all, in one project or in all. The bucket of `since_ns` counts
-    /// completely ([`BUCKET_NS`]).
-    pub fn spent_since(
+    /// completely ([`BUCKET_NS`](crate::BUCKET_NS)).
+    pub fn load_spend_since(
         &self,
         since_ns: i64,
         rule: Option<&str>,
@@ -46,7 +47,7 @@ impl Store {
             })?)
     }
 
-    /// Records the cost of a single question.
+    /// Adds judge spend to the current bucket of the project.
     pub fn record_spend(&self, spend: JudgeSpend, project: String, now_ns: i64) -> Result<WriteHandle<()>, StoreError> {
         self.writer()?.submit(100, move |writing| {
             let project = project_number(writing.sql, &project)?;
@@ -55,16 +56,11 @@ impl Store {
     }
 }
 
-/// Adds to a row that is there already.
+/// Upsert clause: adds to an existing row.
 const ADD_TO_ROW: &str = "ON CONFLICT (bucket, rule, project) DO UPDATE SET calls = spend.calls + excluded.calls, \
                           unpriced = spend.unpriced + excluded.unpriced, cost_usd = spend.cost_usd + excluded.cost_usd";
 
-/// Returns the number of the bucket that contains a time. Rounds down, also before 1970.
-pub(crate) fn bucket_index(ns: i64) -> i64 {
-    ns.div_euclid(BUCKET_NS)
-}
-
-/// Adds to the bucket of now. Calls without a known price are counted without a cost.
+/// Adds spend to the current bucket. Calls without a known price are counted without a cost.
 pub(crate) fn add_spend(
     sql: &SqlConnection,
     spend: &JudgeSpend,

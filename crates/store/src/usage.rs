@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use crate::sql::{OptionalRow, SqlConnection, params};
 use foldhash::fast::RandomState;
 
+use crate::buckets::bucket_index;
 use crate::coarse_rollup::{ALL_PROJECTS, CoarseRollupKey, RollupDimensions};
 use crate::error::StoreError;
-use crate::query::{BUCKET_NS, TrajectoryUsage};
+use crate::query::TrajectoryUsage;
 use crate::records::TrajectoryRecord;
 
 /// Adds to an existing row.
@@ -33,7 +34,7 @@ impl<'r> UsageRollupChanges<'r> {
     pub(crate) fn add_trajectory(&mut self, project: i64, record: &'r TrajectoryRecord) {
         let of = RollupDimensions {
             project,
-            bucket: record.start_ns.div_euclid(BUCKET_NS),
+            bucket: bucket_index(record.start_ns),
             agent: &record.agent,
             version: &record.version,
             model: &record.model,
@@ -106,7 +107,7 @@ fn apply_trajectory_usage(sql: &SqlConnection, trajectory: i64, sign: i64) -> Re
         })
         .optional()?;
     let Some((project, start_ns, [agent, version, model], usage)) = known else { return Ok(()) };
-    let bucket = start_ns.div_euclid(BUCKET_NS);
+    let bucket = bucket_index(start_ns);
     let mut sums = UsageRollupChanges::default();
     sums.add_usage(RollupDimensions { project, bucket, agent: &agent, version: &version, model: &model }, &usage);
     sums.write(sql)

@@ -51,8 +51,8 @@ fn what_waits_for_a_model_is_resumed_after_a_restart() {
     assert_eq!(lab.store.ungraded_trajectories("nightly", i64::MAX, left[0].no, 10).unwrap(), left[1..]);
     assert_eq!(lab.store.ungraded_trajectories("hourly", i64::MAX, 0, 10).unwrap(), []);
     assert_eq!(lab.store.ungraded_count().unwrap(), 2);
-    assert_eq!(lab.store.spent_since(0, Some("nightly"), Some("shop")).unwrap().cost_usd, 0.5);
-    assert_eq!(lab.store.spent_since(0, Some("hourly"), None).unwrap().cost_usd, 0.0);
+    assert_eq!(lab.store.load_spend_since(0, Some("nightly"), Some("shop")).unwrap().cost_usd, 0.5);
+    assert_eq!(lab.store.load_spend_since(0, Some("hourly"), None).unwrap().cost_usd, 0.0);
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn spending_is_known_to_five_minutes() {
             .wait()
             .unwrap();
     }
-    let since = |minute: i64| lab.store.spent_since(minute * MINUTE_NS, None, None).unwrap().cost_usd;
+    let since = |minute: i64| lab.store.load_spend_since(minute * MINUTE_NS, None, None).unwrap().cost_usd;
     assert_eq!([0, 4, 5, 19, 20, 59, 60].map(since), [3.0, 3.0, 2.0, 2.0, 1.0, 1.0, 0.0]);
 }
 
@@ -84,14 +84,14 @@ fn a_verdict_on_a_version_that_is_gone_is_dropped_but_paid() {
     let new = lab.store.ungraded_trajectories("nightly", i64::MAX, 0, 10).unwrap().remove(0);
     assert_ne!(new.digest, old.digest);
     assert_eq!(new.no, old.no, "it keeps its number");
-    assert_eq!(lab.store.spent_since(0, None, None).unwrap().cost_usd, 0.25);
+    assert_eq!(lab.store.load_spend_since(0, None, None).unwrap().cost_usd, 0.25);
     judge(&lab, &new, "bad", true);
     assert_eq!(lab.store.verdict_lines("a").unwrap().len(), 1);
     assert_eq!(lab.store.ungraded_count().unwrap(), 0);
     // A trajectory that is not there at all.
     lab.assemble(trace_group, vec![], 4);
     judge(&lab, &new, "bad", true);
-    assert_eq!(lab.store.spent_since(0, None, None).unwrap().cost_usd, 0.75);
+    assert_eq!(lab.store.load_spend_since(0, None, None).unwrap().cost_usd, 0.75);
     assert_eq!(lab.store.metrics(&MetricFilter::default(), MetricGroup::All).unwrap(), []);
     lab.assert_clean();
 }
@@ -297,7 +297,10 @@ fn what_was_told_and_paid_goes_with_time() {
     step(10 * DAY_NS);
     assert_eq!(days(), [9]);
     assert_eq!(lab.store.alert_state("r").unwrap().as_deref(), Some("s"), "how it stands is no history");
-    assert!(lab.store.spent_since(0, None, None).unwrap().cost_usd > 0.0, "a month's spending may still be asked for");
+    assert!(
+        lab.store.load_spend_since(0, None, None).unwrap().cost_usd > 0.0,
+        "a month's spending may still be asked for"
+    );
     step(60 * DAY_NS);
-    assert_eq!(lab.store.spent_since(0, None, None).unwrap().cost_usd, 0.0);
+    assert_eq!(lab.store.load_spend_since(0, None, None).unwrap().cost_usd, 0.0);
 }

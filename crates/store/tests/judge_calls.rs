@@ -42,7 +42,7 @@ fn settle(lab: &Lab, ticket: &CallTicket, cost_usd: f64, answer: Option<&str>) {
 }
 
 fn spent(lab: &Lab) -> f64 {
-    lab.store.spent_since(0, Some("r"), None).unwrap().cost_usd
+    lab.store.load_spend_since(0, Some("r"), None).unwrap().cost_usd
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn calls_under_way_count_with_their_upper_bound() {
     let tomorrow = lab.store.begin_call(&call(6), NOON_NS + DAY_NS).unwrap();
     assert!(matches!(tomorrow, CallAdmission::Granted(_)), "{tomorrow:?}");
     lab.store.abandon_call(&other).unwrap();
-    assert_eq!(lab.store.spent_since(0, Some("s"), None).unwrap().cost_usd, 0.5, "it may have been billed");
+    assert_eq!(lab.store.load_spend_since(0, Some("s"), None).unwrap().cost_usd, 0.5, "it may have been billed");
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn a_removed_project_does_not_give_its_spending_back() {
     lab.ingest(vec![rooted(chunk(2, "clinic", 10, &[span(1)]), "call", true)], NOON_NS);
     settle(&lab, &under_way, 0.25, Some("answer"));
     assert_eq!(spent(&lab), 0.625);
-    assert_eq!(lab.store.spent_since(0, None, Some("clinic")).unwrap().cost_usd, 0.0);
+    assert_eq!(lab.store.load_spend_since(0, None, Some("clinic")).unwrap().cost_usd, 0.0);
     assert_eq!(begin(&lab, &call(3)), CallAdmission::Exhausted { spent_usd: 0.625 });
 }
 

@@ -146,7 +146,7 @@ impl ArchiveStorage for S3Storage {
         Ok(Some(text))
     }
 
-    fn write_manifest(&self, text: &[u8]) -> Result<(), ArchiveError> {
+    fn publish_manifest(&self, text: &[u8]) -> Result<(), ArchiveError> {
         let mut written = self.put_manifest(text, PutMode::Create);
         // Older servers know no conditional requests.
         if written.as_ref().is_err_and(|error| error_code(error).as_deref() == Some("NotImplemented")) {

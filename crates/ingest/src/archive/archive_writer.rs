@@ -114,7 +114,7 @@ impl ArchiveWriter {
             self.storage.remove_part(path)?;
         }
         let text = serde_json::to_vec_pretty(&self.manifest).map_err(|error| self.io_error("", error.into()))?;
-        self.storage.write_manifest(&text)?;
+        self.storage.publish_manifest(&text)?;
         Ok((self.manifest, summary))
     }
 

@@ -92,7 +92,7 @@ impl ArchiveStorage for FolderStorage {
         }
     }
 
-    fn write_manifest(&self, text: &[u8]) -> Result<(), ArchiveError> {
+    fn publish_manifest(&self, text: &[u8]) -> Result<(), ArchiveError> {
         // It appears at once, and only when everything else is on disk.
         let (draft, target) = (self.folder.join(DRAFT_NAME), self.folder.join(MANIFEST_FILE_NAME));
         let written = File::create(&draft).and_then(|mut file| file.write_all(text).and_then(|()| file.sync_all()));

@@ -1,5 +1,5 @@
-//! Where archives are: a folder here, or storage that the command line passes in. Parts are files on this machine while
-//! they are written and read, so that memory does not depend on their size.
+//! Storage backends of archives: a local folder, or object storage that the CLI provides. Parts are buffered in local
+//! files, so memory does not grow with their size.
 
 use std::fmt;
 use std::fs::File;
@@ -34,11 +34,12 @@ pub trait ArchiveStorage: fmt::Debug + Send + Sync {
     fn visit_objects(&self, visit: &mut dyn FnMut(StoredObject) -> ControlFlow<()>) -> Result<(), ArchiveError>;
     /// Returns the text of the manifest; `None` if it does not exist.
     fn read_manifest(&self) -> Result<Option<Vec<u8>>, ArchiveError>;
-    /// Makes the archive complete. Fails if another process did so in the meantime, where the storage can tell.
-    fn write_manifest(&self, text: &[u8]) -> Result<(), ArchiveError>;
+    /// Publishes the manifest, which completes the archive. Fails with `Exists` if another process published one first;
+    /// only S3 detects this.
+    fn publish_manifest(&self, text: &[u8]) -> Result<(), ArchiveError>;
     /// Returns the content of a part as a local file, at its beginning; `None` if it does not exist.
     fn open_part(&self, path: &str) -> Result<Option<File>, ArchiveError>;
-    /// A local file to write a part to, which can also be read.
+    /// A local file to write a part to, which can also be read. An existing file is replaced.
     fn create_part(&self, path: &str) -> Result<File, ArchiveError>;
     /// Stores what was written to the file of [`ArchiveStorage::create_part`]. `stored_bytes` is the size of the part
     /// that an interrupted run left under this path.

@@ -137,7 +137,7 @@ fn register_spending(server: &ServerState, registry: &mut Registry) -> Result<()
     let today = today_ns();
     for rule in &server.reloadable().rules {
         let labels = [("rule", rule.name.as_str())];
-        set_gauge(&spent, &labels, server.store.spent_since(today, Some(&rule.name), None)?.cost_usd);
+        set_gauge(&spent, &labels, server.store.load_spend_since(today, Some(&rule.name), None)?.cost_usd);
         if let Some(dollars) = rule.daily_budget_usd {
             set_gauge(&budget, &labels, dollars);
         }

@@ -82,7 +82,7 @@ pub(crate) async fn start_bulk_trial(
     if let Some(budget) = rule.daily_budget_usd.filter(|_| !server.store.is_shared()) {
         let name = rule.name.clone();
         let spent =
-            run_short_query(server, move |server| Ok(server.store.spent_since(today_ns(), Some(&name), None)?));
+            run_short_query(server, move |server| Ok(server.store.load_spend_since(today_ns(), Some(&name), None)?));
         let left = (budget - spent.await.map_err(BulkTrialStartError::Query)?.cost_usd).max(0.0);
         max_cost_usd = Some(max_cost_usd.map_or(left, |most| most.min(left)));
     }

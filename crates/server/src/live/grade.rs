@@ -249,7 +249,7 @@ impl RuleGrader {
     async fn load_spent_today(&self) -> anyhow::Result<f64> {
         let today = today_ns();
         let (store, name) = (Arc::clone(&self.server.store), self.rule().name.clone());
-        let spent = tokio::task::spawn_blocking(move || store.spent_since(today, Some(&name), None)).await??;
+        let spent = tokio::task::spawn_blocking(move || store.load_spend_since(today, Some(&name), None)).await??;
         Ok(spent.cost_usd)
     }
 

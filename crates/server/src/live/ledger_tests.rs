@@ -44,7 +44,7 @@ impl Bench {
         tokio::time::timeout(Duration::from_secs(20), waiting).await.unwrap();
         assert_eq!(self.at_work.len(), 0);
         assert_eq!(self.lab.store.verdict_lines("t").unwrap().len(), 2);
-        assert_eq!(self.lab.store.spent_since(0, Some("r"), None).unwrap().cost_usd, 0.5);
+        assert_eq!(self.lab.store.load_spend_since(0, Some("r"), None).unwrap().cost_usd, 0.5);
         assert_eq!(self.lab.store.ungraded_count().unwrap(), 0);
     }
 }

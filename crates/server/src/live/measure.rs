@@ -158,7 +158,7 @@ fn cost_per_hour(store: &Store, windows: &[TrajectoryWindow], now_ns: i64) -> Re
     let Some(first) = windows.first() else { return Ok(None) };
     let mut spent = 0.0;
     for window in windows {
-        spent += store.spent_since(window.from_ns, None, window.project.as_deref())?.cost_usd;
+        spent += store.load_spend_since(window.from_ns, None, window.project.as_deref())?.cost_usd;
     }
     // Spending is stored in buckets, so the measured time begins where the first bucket does.
     let from_ns = first.from_ns.div_euclid(BUCKET_NS) * BUCKET_NS;

@@ -10,14 +10,13 @@ use crate::state::ServerState;
 /// Maximum number of suggestions for one field. Browsers show about ten at once, and narrow them as the user types.
 const MAX_SUGGESTIONS: usize = 50;
 
-/// Lists by the name of the field.
+/// Suggestions for each filter field.
 pub(super) struct FilterSuggestions {
     pub(super) lists: Vec<(&'static str, Vec<String>)>,
 }
 
 impl FilterSuggestions {
-    /// Tools, agents, versions and models are those of traces; evaluators those of the grading rules and of stored
-    /// scores.
+    /// Tools, agents, versions and models come from stored traces. Evaluators come from grading rules and stored scores.
     pub(super) fn load(server: &ServerState, project: Option<&str>) -> Result<FilterSuggestions, ApiError> {
         let store = &server.store;
         let settings = server.reloadable();

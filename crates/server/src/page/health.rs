@@ -184,7 +184,7 @@ fn build_health_page(server: &ServerState, frame: PageLayout) -> Result<HealthPa
     let today = today_ns();
     let mut rules = Vec::new();
     for rule in &settings.rules {
-        let spent = store.spent_since(today, Some(&rule.name), None)?;
+        let spent = store.load_spend_since(today, Some(&rule.name), None)?;
         rules.push(GradingRuleRow {
             rule: LiveRule::from_rule(rule),
             share: match (rule.sample >= 1.0, rule.all_errors) {

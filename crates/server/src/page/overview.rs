@@ -242,7 +242,7 @@ fn build_overview_page(
     let spent = Some(time.from_ns.unwrap_or(0))
         // Costs of judging are recorded by project and time only.
         .filter(|_| is_up_to_now && !choice.has_names())
-        .map(|from| store.spent_since(from, None, choice.project.as_deref()));
+        .map(|from| store.load_spend_since(from, None, choice.project.as_deref()));
     let selects = [
         ("agent", "Agent", NameKind::Agent, &choice.agent),
         ("version", "Version", NameKind::Version, &choice.version),

@@ -93,7 +93,7 @@ async fn list_annotations(
         let mut data: Vec<Value> = rows.iter().map(|row| annotation_to_json(row, subject, field)).collect();
         if next.is_none() {
             // Gradus's own verdicts are not rows of this table, so they follow after the last page.
-            data.extend(verdicts::list_named_verdicts(server, subject, &query)?);
+            data.extend(verdicts::list_requested_verdicts(server, subject, &query)?);
         }
         // Phoenix answers 404 only if none of the targets exists, and an empty list otherwise.
         if data.is_empty() && query.identifiers.is_empty() && !any_target_exists(server, subject, project, &wanted)? {

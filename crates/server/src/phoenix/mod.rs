@@ -60,7 +60,7 @@ pub(super) fn build_phoenix_routes() -> Router<Arc<ServerState>> {
         .route("/v1/projects", get(projects::list_projects).post(projects::create_project))
         .route(
             "/v1/projects/{project}",
-            get(projects::get_project).put(projects::update_project).delete(projects::delete_project),
+            get(projects::get_project).put(projects::update_project_description).delete(projects::delete_project),
         )
         .route("/v1/projects/{project}/spans", get(spans::list_spans).post(create::create_spans))
         .route("/v1/projects/{project}/spans/otlpv1", get(spans::list_otlp))

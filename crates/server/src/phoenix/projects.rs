@@ -14,10 +14,8 @@ use super::error::{PhoenixApiError, run_short_query};
 use super::ids;
 use super::request::{self, DEFAULT_PROJECT, PhoenixQueryParams};
 use crate::clock::now_ns;
+use crate::receive::MAX_PROJECT_NAME_BYTES;
 use crate::state::ServerState;
-
-/// Maximum length of a name, as for project names in OTLP.
-const MAX_NAME_BYTES: usize = 300;
 
 /// Lists projects from new to old, by row number. The default project is listed even if it is not stored yet.
 pub(super) async fn list_projects(
@@ -53,7 +51,7 @@ pub(super) async fn get_project(
 }
 
 #[derive(Deserialize)]
-struct NewProject {
+struct NewPhoenixProject {
     name: String,
     description: Option<String>,
 }
@@ -64,12 +62,12 @@ pub(super) async fn create_project(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Value>, PhoenixApiError> {
-    let (mut new, _lease): (NewProject, _) = request::parse_json_body(&server, &headers, body).await?;
+    let (mut new, _lease): (NewPhoenixProject, _) = request::parse_json_body(&server, &headers, body).await?;
     let redaction = &server.reloadable().redaction;
     redaction.apply_to(&mut new.name);
     new.description.iter_mut().for_each(|description| redaction.apply_to(description));
-    if new.name.trim().is_empty() || new.name.len() > MAX_NAME_BYTES {
-        let advice = format!("a project's name has from 1 to {MAX_NAME_BYTES} bytes");
+    if new.name.trim().is_empty() || new.name.len() > MAX_PROJECT_NAME_BYTES {
+        let advice = format!("a project's name has from 1 to {MAX_PROJECT_NAME_BYTES} bytes");
         return Err(PhoenixApiError::invalid_body(&["name".into()], &advice));
     }
     let name = new.name.clone();
@@ -85,7 +83,7 @@ struct PhoenixProjectUpdate {
 }
 
 /// Changes the description. Nothing else can be changed, as in Phoenix.
-pub(super) async fn update_project(
+pub(super) async fn update_project_description(
     State(server): State<Arc<ServerState>>,
     Path(identifier): Path<String>,
     headers: HeaderMap,

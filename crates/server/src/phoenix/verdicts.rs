@@ -40,20 +40,20 @@ pub(super) fn load_trace_verdicts(server: &ServerState, trace: TraceId) -> Resul
     }
     let settings = server.reloadable();
     // Keys are numbered over all trajectories of a trace, so ungraded ones must be allocated, too.
-    let mut places = AnnotationKeyAllocator::new(settings.annotations.trajectory_target);
+    let mut allocator = AnnotationKeyAllocator::new(settings.annotations.trajectory_target);
     for (id, lines) in judged {
         let json = server.store.trajectory_json(id)?.unwrap_or_default();
         let Ok(trajectory) = serde_json::from_slice::<Trajectory>(&json) else { continue };
-        let placed = places.assign_keys(&trajectory);
+        let keys = allocator.assign_keys(&trajectory);
         for VerdictLine { judged_ns, line, .. } in lines {
             let Ok(outcome) = serde_json::from_str::<OutcomeLine>(&line) else { continue };
-            // In the form in which they are written to Phoenix.
+            // Skips outcomes that `--log-to-phoenix` would not write (abstentions, unless configured).
             if !settings.annotations.includes(outcome.outcome) {
                 continue;
             }
-            if let Some(place) = placed.find_key(outcome.step_index) {
+            if let Some(key) = keys.find_key(outcome.step_index) {
                 let name = find_phoenix_name(&settings, &outcome.evaluator);
-                verdicts.push(VerdictAnnotation { judged_ns, annotation: annotate_outcome(&name, &outcome, place) });
+                verdicts.push(VerdictAnnotation { judged_ns, annotation: annotate_outcome(&name, &outcome, key) });
             }
         }
     }
@@ -82,42 +82,42 @@ impl VerdictAnnotation {
     }
 
     /// Returns the target in the form of logged annotations, to compare them.
-    fn target(&self) -> String {
+    fn target_key(&self) -> String {
         let (OutcomeTarget::Span { span_id: id, .. } | OutcomeTarget::Trace { trace_id: id }) = &self.annotation.target;
         self.target_kind().format_target(id)
     }
 
     /// Whether this is the name of the verdict: its annotation name, or the name of its evaluator.
-    fn is_called(&self, name: &str) -> bool {
+    fn matches_name(&self, name: &str) -> bool {
         self.annotation.name == name || self.annotation.subject.evaluator == name
     }
 
     /// Returns the verdict as a filter sees it, if target and name match.
     pub(super) fn to_filterable(&self, target: &str, name: &str) -> Option<FilterableAnnotation> {
-        let said = &self.annotation;
-        (self.is_called(name) && self.target() == target).then(|| FilterableAnnotation {
-            label: said.label.clone(),
-            score: said.score,
-            explanation: said.explanation.clone(),
-            identifier: said.identifier.clone(),
+        let annotation = &self.annotation;
+        (self.matches_name(name) && self.target_key() == target).then(|| FilterableAnnotation {
+            label: annotation.label.clone(),
+            score: annotation.score,
+            explanation: annotation.explanation.clone(),
+            identifier: annotation.identifier.clone(),
         })
     }
 
     /// Applies the conditions that the store applies to logged annotations.
     fn matches_query(&self, query: &AnnotationQuery) -> bool {
-        (query.names.is_empty() || query.names.iter().any(|name| self.is_called(name)))
+        (query.names.is_empty() || query.names.iter().any(|name| self.matches_name(name)))
             && (query.identifiers.is_empty() || query.identifiers.contains(&self.annotation.identifier))
-            && !query.other_names.iter().any(|name| self.is_called(name))
+            && !query.other_names.iter().any(|name| self.matches_name(name))
     }
 
     /// Checks whether an annotation with the same key was logged, as `gradus eval --log-to-phoenix` does. Then the
     /// logged one is shown.
-    fn check_if_logged(&self, server: &ServerState) -> Result<bool, StoreError> {
-        const LOOKED_AT: usize = 100;
+    fn is_logged(&self, server: &ServerState) -> Result<bool, StoreError> {
+        const MAX_COMPARED_ANNOTATIONS: usize = 100;
         let filter = AnnotationFilter {
-            target: Some(self.target()),
+            target: Some(self.target_key()),
             name: Some(self.annotation.name.clone()),
-            limit: LOOKED_AT,
+            limit: MAX_COMPARED_ANNOTATIONS,
             ..AnnotationFilter::default()
         };
         let rows = server.store.annotations(&filter)?;
@@ -126,12 +126,12 @@ impl VerdictAnnotation {
 
     /// Converts to Phoenix's form. The id is derived from the verdict, so it is the same in every response.
     fn to_json(&self) -> Value {
-        let said = &self.annotation;
+        let annotation = &self.annotation;
         let name = format!(
             "{}:{}:{}",
-            said.subject.trajectory_id,
-            said.subject.evaluator,
-            said.subject.step_index.unwrap_or(0)
+            annotation.subject.trajectory_id,
+            annotation.subject.evaluator,
+            annotation.subject.step_index.unwrap_or(0)
         );
         let time = format_iso_time(self.judged_ns / 1000);
         let mut shown = json!({
@@ -140,13 +140,13 @@ impl VerdictAnnotation {
             "updated_at": time,
             "source": "API",
             "user_id": null,
-            "name": said.name,
-            "annotator_kind": said.annotator.name(),
-            "result": {"label": said.label, "score": said.score, "explanation": said.explanation},
-            "metadata": said.metadata,
-            "identifier": said.identifier,
+            "name": annotation.name,
+            "annotator_kind": annotation.annotator.name(),
+            "result": {"label": annotation.label, "score": annotation.score, "explanation": annotation.explanation},
+            "metadata": annotation.metadata,
+            "identifier": annotation.identifier,
         });
-        match &said.target {
+        match &annotation.target {
             OutcomeTarget::Span { span_id, .. } => shown["span_id"] = span_id.as_str().into(),
             OutcomeTarget::Trace { trace_id } => shown["trace_id"] = trace_id.as_str().into(),
         }
@@ -155,7 +155,7 @@ impl VerdictAnnotation {
 }
 
 /// Lists the verdicts that a query of annotations names by name or identifier, for targets of this project only.
-pub(super) fn list_named_verdicts(
+pub(super) fn list_requested_verdicts(
     server: &ServerState,
     subject: PhoenixAnnotationTarget,
     query: &AnnotationQuery,
@@ -182,9 +182,9 @@ pub(super) fn list_named_verdicts(
     let mut shown = Vec::new();
     for trace in traces {
         for verdict in load_trace_verdicts(server, trace)? {
-            if wanted.contains(verdict.target().as_str())
+            if wanted.contains(verdict.target_key().as_str())
                 && verdict.matches_query(query)
-                && !verdict.check_if_logged(server)?
+                && !verdict.is_logged(server)?
             {
                 shown.push(verdict.to_json());
             }

@@ -19,8 +19,10 @@ use gradus_ingest::MAX_LINKED_ON_ARRIVAL;
 
 /// The project of spans that name none.
 const DEFAULT_PROJECT: &str = "default";
-/// Maximum length of a name, which becomes a key of an index.
-const MAX_NAME_BYTES: usize = 300;
+/// Maximum length of a project name, which becomes a key of an index.
+pub(crate) const MAX_PROJECT_NAME_BYTES: usize = 300;
+/// Maximum length of the name of a trace or of its root span.
+const MAX_SPAN_NAME_BYTES: usize = 300;
 /// Maximum memory that the records of a small request take in addition to their bytes. A batch of the OpenTelemetry
 /// collector, 8,192 spans, fits whatever traces they belong to.
 const MAX_RECORD_OVERHEAD_BYTES: usize = 32 << 20;
@@ -177,7 +179,11 @@ fn build_trace_chunk(
     });
     // `.` and `..` would be path segments in a URL.
     let project = if project.bytes().all(|byte| byte == b'.') { DEFAULT_PROJECT.into() } else { project };
-    let project = if project.len() > MAX_NAME_BYTES { truncate_name(&project).into() } else { project };
+    let project = if project.len() > MAX_PROJECT_NAME_BYTES {
+        truncate_name(&project, MAX_PROJECT_NAME_BYTES).into()
+    } else {
+        project
+    };
     let block = match signal {
         TelemetrySignal::Span => BlockSignal::Spans,
         TelemetrySignal::Log => BlockSignal::Logs,
@@ -213,17 +219,18 @@ fn build_trace_chunk(
             }
         }
     }
-    chunk.name = speaker.map(|record| truncate_name(&record.record_outline.name)).unwrap_or_default();
+    chunk.name =
+        speaker.map(|record| truncate_name(&record.record_outline.name, MAX_SPAN_NAME_BYTES)).unwrap_or_default();
     chunk.root = root.map(|record| RootSpan {
-        name: truncate_name(&record.record_outline.name),
+        name: truncate_name(&record.record_outline.name, MAX_SPAN_NAME_BYTES),
         has_ended: record.record_outline.end_ns > 0,
     });
     chunk
 }
 
 /// Truncates a name at a character boundary.
-fn truncate_name(text: &str) -> String {
-    text[..text.floor_char_boundary(MAX_NAME_BYTES)].to_owned()
+fn truncate_name(text: &str, max_bytes: usize) -> String {
+    text[..text.floor_char_boundary(max_bytes)].to_owned()
 }
 
 /// Redacts resources, scopes and records in place. Changed texts are copied, and the lease grows by the copies.

@@ -7,6 +7,7 @@ mod grpc;
 mod http;
 mod refusal;
 
+pub(super) use chunks::MAX_PROJECT_NAME_BYTES;
 pub(super) use grpc::build_grpc_error as grpc_error;
 pub(super) use http::build_status_response;
 pub(super) use refusal::ReceiveRefusal;

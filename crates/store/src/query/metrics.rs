@@ -1,6 +1,6 @@
 //! Metrics over time, from rollups that are kept up to date while outcomes are stored.
 
-use crate::buckets::{BUCKET_NS, ScoreMoments};
+use crate::buckets::{BUCKET_NS, ScoreMoments, bucket_index};
 use std::collections::BTreeSet;
 
 use crate::sql::{SqlConnection, SqlRow, params, params_from_iter};
@@ -104,7 +104,7 @@ impl Store {
         for (bound, comparison) in bounds {
             if let Some(bound) = bound {
                 terms.push(format!("bucket {comparison} ?"));
-                values.push(SqlValue::Integer(bound.div_euclid(BUCKET_NS)));
+                values.push(SqlValue::Integer(bucket_index(bound)));
             }
         }
         let mut statement = reader.prepare_cached(&format!(
