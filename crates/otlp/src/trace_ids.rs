@@ -4,21 +4,20 @@
 use crate::record::{TelemetrySignal, detect_signal};
 use crate::wire::{WireError, WireFields, WireValue};
 
-/// Applies `change` to every trace id of an export request of spans or logs, or of several requests one behind the
-/// other: those of records and those of links. Ids of a wrong length stay as they are. After an error nothing was
-/// changed.
+/// Applies `change` to every trace id of one or more concatenated export requests: in spans, log records and span links.
+/// Ids of a wrong length stay as they are. After an error nothing was changed.
 pub fn change_trace_ids(export: &mut [u8], change: &dyn Fn([u8; 16]) -> [u8; 16]) -> Result<(), WireError> {
-    let mut places = Vec::new();
-    collect_id_offsets(IdBearingMessage::Export, export, 0, &mut places)?;
-    for place in places {
-        if let Some(id) = export.get_mut(place..).and_then(|rest| rest.first_chunk_mut::<16>()) {
+    let mut offsets = Vec::new();
+    collect_id_offsets(IdBearingMessage::Export, export, 0, &mut offsets)?;
+    for offset in offsets {
+        if let Some(id) = export.get_mut(offset..).and_then(|rest| rest.first_chunk_mut::<16>()) {
             *id = change(*id);
         }
     }
     Ok(())
 }
 
-/// The messages on the way to a trace id.
+/// Message types on the path to a trace id.
 #[derive(Clone, Copy)]
 enum IdBearingMessage {
     Export,
@@ -36,7 +35,7 @@ fn collect_id_offsets(
     message: IdBearingMessage,
     bytes: &[u8],
     start: usize,
-    places: &mut Vec<usize>,
+    offsets: &mut Vec<usize>,
 ) -> Result<(), WireError> {
     let mut fields = WireFields::new(bytes);
     while let Some((number, field)) = fields.next()? {
@@ -52,12 +51,12 @@ fn collect_id_offsets(
             },
             (IdBearingMessage::Span, 13) => IdBearingMessage::Link,
             (IdBearingMessage::Span | IdBearingMessage::Link, 1) | (IdBearingMessage::Log, 9) => {
-                places.extend((content.len() == 16).then_some(begin));
+                offsets.extend((content.len() == 16).then_some(begin));
                 continue;
             }
             _ => continue,
         };
-        collect_id_offsets(inner, content, begin, places)?;
+        collect_id_offsets(inner, content, begin, offsets)?;
     }
     Ok(())
 }

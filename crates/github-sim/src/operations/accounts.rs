@@ -42,7 +42,7 @@ pub(super) const ROUTES: &[OperationRoute] = &[
 fn get_authenticated_user(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_account()?;
     let account = call.state.account(id).ok_or_else(OperationError::not_found)?;
-    Ok(OperationReply::ok(call.view().private_user(account)))
+    Ok(OperationReply::ok(call.view().render_private_user(account)))
 }
 
 /// The public profile, or the private one of the caller. Unlike most 404s, this one links to the general documentation.
@@ -51,7 +51,7 @@ fn get_user_by_name(call: &mut OperationCall<'_>) -> OperationResult {
     let account = found.ok_or_else(|| OperationError::not_found().with_general_docs())?;
     let is_self = call.actor.as_ref().is_some_and(|actor| actor.account == account.id);
     let view = call.view();
-    Ok(OperationReply::ok(if is_self { view.private_user(account) } else { view.user(account) })
+    Ok(OperationReply::ok(if is_self { view.render_private_user(account) } else { view.render_user(account) })
         .with_modified_at(account.created_at))
 }
 
@@ -59,14 +59,14 @@ fn get_user_by_name(call: &mut OperationCall<'_>) -> OperationResult {
 fn get_organization(call: &mut OperationCall<'_>) -> OperationResult {
     let found = call.state.account_by_login(call.path_argument("org"));
     let account = found.filter(|account| account.kind == AccountKind::Organization);
-    Ok(OperationReply::ok(call.view().organization(account.ok_or_else(OperationError::not_found)?)))
+    Ok(OperationReply::ok(call.view().render_organization(account.ok_or_else(OperationError::not_found)?)))
 }
 
 /// Organizations that the caller is a member of.
 fn list_own_organizations(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_account()?;
     let found: Vec<_> = call.state.accounts.values().filter(|one| one.members.contains_key(&id)).collect();
-    Ok(call.reply_with_page(&found, |view, account| view.organization_simple(account)))
+    Ok(call.reply_with_page(&found, |view, account| view.render_simple_organization(account)))
 }
 
 /// Never called: `World` answers this route itself, because handlers do not see the rate limits. It exists for the

@@ -96,7 +96,7 @@ fn list_workflows(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
     let found = load_workflows(call.state, repository);
-    Ok(call.reply_with_counted_page("workflows", &found, |view, one| view.workflow(repository, one)))
+    Ok(call.reply_with_counted_page("workflows", &found, |view, one| view.render_workflow(repository, one)))
 }
 
 /// Finds a workflow by id or by the name of its file.
@@ -110,7 +110,7 @@ fn find_workflow(call: &OperationCall<'_>, id: RepositoryId) -> Result<WorkflowF
 fn get_workflow(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let workflow = find_workflow(call, id)?;
-    Ok(OperationReply::ok(call.view().workflow(call.repo(id)?, &workflow)))
+    Ok(OperationReply::ok(call.view().render_workflow(call.repo(id)?, &workflow)))
 }
 
 /// 204, or 200 with the new run if `return_run_details` is set. 422 if the workflow has no `workflow_dispatch` trigger
@@ -174,7 +174,7 @@ fn list_matching_runs(call: &OperationCall<'_>, id: RepositoryId, of: Option<&Wo
     // Ids ascend with time.
     let found: Vec<_> = repository.runs.values().rev().filter(fits).collect();
     Ok(call.reply_with_counted_page("workflow_runs", &found, |view, run| {
-        view.workflow_run(repository, run, workflows.iter().find(|one| one.path == run.path))
+        view.render_workflow_run(repository, run, workflows.iter().find(|one| one.path == run.path))
     }))
 }
 
@@ -198,5 +198,9 @@ fn get_workflow_run(call: &mut OperationCall<'_>) -> OperationResult {
     let repository = call.repo(id)?;
     let run = repository.runs.get(&number).ok_or_else(OperationError::not_found)?;
     let workflows = load_workflows(call.state, repository);
-    Ok(OperationReply::ok(call.view().workflow_run(repository, run, workflows.iter().find(|one| one.path == run.path))))
+    Ok(OperationReply::ok(call.view().render_workflow_run(
+        repository,
+        run,
+        workflows.iter().find(|one| one.path == run.path),
+    )))
 }

@@ -42,7 +42,7 @@ fn list_branches(call: &mut OperationCall<'_>) -> OperationResult {
     let fits =
         |(name, _): &(&str, ObjectId)| wanted.is_none_or(|wanted| repository.protection.contains_key(*name) == wanted);
     let found: Vec<_> = repository.branches().filter(fits).collect();
-    Ok(call.reply_with_page(&found, |view, (name, id)| view.short_branch(repository, name, *id)))
+    Ok(call.reply_with_page(&found, |view, (name, id)| view.render_short_branch(repository, name, *id)))
 }
 
 /// Finds the branch in the path. 404 with GitHub's special message.
@@ -56,7 +56,7 @@ fn find_branch(call: &OperationCall<'_>, id: RepositoryId) -> Result<(String, Ob
 fn get_branch(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let (name, commit) = find_branch(call, id)?;
-    Ok(OperationReply::ok(call.view().branch(call.repo(id)?, &name, commit)))
+    Ok(OperationReply::ok(call.view().render_branch(call.repo(id)?, &name, commit)))
 }
 
 /// Requires push access. 404 if the branch is not protected.
@@ -65,5 +65,5 @@ fn get_branch_protection(call: &mut OperationCall<'_>) -> OperationResult {
     let (name, _) = find_branch(call, id)?;
     let repository = call.repo(id)?;
     let rule = repository.protection.get(&name).ok_or_else(|| OperationError::new(404, "Branch not protected"))?;
-    Ok(OperationReply::ok(call.view().branch_protection(repository, &name, rule)))
+    Ok(OperationReply::ok(call.view().render_branch_protection(repository, &name, rule)))
 }

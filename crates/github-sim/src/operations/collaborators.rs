@@ -44,7 +44,7 @@ pub(super) const ROUTES: &[OperationRoute] = &[
 
 /// Renders a user with the `permissions` object and the role name.
 fn render_collaborator(view: &ApiView<'_>, account: AccountId, right: RepositoryPermission) -> Value {
-    let mut object = view.simple_user(account);
+    let mut object = view.render_simple_user(account);
     object["permissions"] = json!({
         "pull": true,
         "triage": right >= RepositoryPermission::Triage,
@@ -105,5 +105,5 @@ fn get_permission_level(call: &mut OperationCall<'_>) -> OperationResult {
 fn list_assignable_users(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let found: Vec<AccountId> = access::collect_collaborators(call.state, call.repo(id)?).into_keys().collect();
-    Ok(call.reply_with_page(&found, |view, account| view.simple_user(*account)))
+    Ok(call.reply_with_page(&found, |view, account| view.render_simple_user(*account)))
 }

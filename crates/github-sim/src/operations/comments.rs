@@ -63,7 +63,7 @@ fn list_issue_comments(call: &mut OperationCall<'_>) -> OperationResult {
     let since = call.query.get("since").and_then(SimulatedTime::parse);
     let new_enough = |comment: &&IssueComment| since.is_none_or(|since| comment.updated_at >= since);
     let found: Vec<_> = repository.list_comments(number).filter(new_enough).collect();
-    Ok(call.reply_with_page(&found, |view, comment| view.issue_comment(repository, comment)))
+    Ok(call.reply_with_page(&found, |view, comment| view.render_issue_comment(repository, comment)))
 }
 
 /// All comments of a repository, with `sort`, `direction` and `since`.
@@ -80,7 +80,7 @@ fn list_repository_comments(call: &mut OperationCall<'_>) -> OperationResult {
     if !call.is_ascending(true) {
         found.reverse();
     }
-    Ok(call.reply_with_page(&found, |view, comment| view.issue_comment(repository, comment)))
+    Ok(call.reply_with_page(&found, |view, comment| view.render_issue_comment(repository, comment)))
 }
 
 /// Reads the body; 422 if it is blank or has more than 65536 characters.
@@ -115,7 +115,7 @@ fn create_issue_comment(call: &mut OperationCall<'_>) -> OperationResult {
     if let Some(issue) = repository.issues.get_mut(&number) {
         issue.updated_at = now;
     }
-    Ok(OperationReply::created(call.view().issue_comment(call.repo(id)?, &comment)))
+    Ok(OperationReply::created(call.view().render_issue_comment(call.repo(id)?, &comment)))
 }
 
 /// Finds a comment by the id in the path.
@@ -140,7 +140,8 @@ fn check_may_change_comment(
 fn get_issue_comment(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let comment = find_issue_comment(call, id)?;
-    Ok(OperationReply::ok(call.view().issue_comment(call.repo(id)?, &comment)).with_modified_at(comment.updated_at))
+    Ok(OperationReply::ok(call.view().render_issue_comment(call.repo(id)?, &comment))
+        .with_modified_at(comment.updated_at))
 }
 
 /// The issue itself is not touched: its `updated_at` stays.
@@ -151,7 +152,7 @@ fn update_issue_comment(call: &mut OperationCall<'_>) -> OperationResult {
     comment.body = read_comment_body(call)?;
     comment.updated_at = call.now();
     call.repo_mut(id)?.comments.insert(comment.id, comment.clone());
-    Ok(OperationReply::ok(call.view().issue_comment(call.repo(id)?, &comment)))
+    Ok(OperationReply::ok(call.view().render_issue_comment(call.repo(id)?, &comment)))
 }
 
 /// The id is never used again.

@@ -73,7 +73,7 @@ fn list_commits(call: &mut OperationCall<'_>) -> OperationResult {
             && path.is_none_or(|path| is_path_changed(objects, commit, path))
     };
     let found: Vec<_> = walk_history(objects, head, &BTreeSet::new()).into_iter().filter(fits).collect();
-    Ok(call.reply_with_page(&found, |view, commit| view.commit(repository, *commit, CommitParts::Head)))
+    Ok(call.reply_with_page(&found, |view, commit| view.render_commit(repository, *commit, CommitParts::Head)))
 }
 
 /// Returns the email addresses that match a login or an address. Commits carry only addresses.
@@ -107,7 +107,7 @@ fn get_repository_commit(call: &mut OperationCall<'_>) -> OperationResult {
     if let Some(text) = render_diff_or_patch(&call.view(), call.media, id, commit) {
         return Ok(text);
     }
-    Ok(OperationReply::ok(call.view().commit(repository, commit, CommitParts::Files)))
+    Ok(OperationReply::ok(call.view().render_commit(repository, commit, CommitParts::Files)))
 }
 
 /// Renders the diff or the patch of a commit, if the media type asks for it.
@@ -151,7 +151,7 @@ fn list_commit_pulls(call: &mut OperationCall<'_>) -> OperationResult {
                 && (merged == sha || view.pull_commits(repository, issue, pull).into_iter().any(|one| Some(one) == sha))
         })
         .collect();
-    Ok(call.reply_with_page(&found, |view, (issue, pull)| view.pull_simple(repository, issue, pull)))
+    Ok(call.reply_with_page(&found, |view, (issue, pull)| view.render_simple_pull(repository, issue, pull)))
 }
 
 /// Accounts by number of commits on the default branch. Authors without an account are omitted. 204 for an empty
@@ -169,7 +169,7 @@ fn list_contributors(call: &mut OperationCall<'_>) -> OperationResult {
     let mut found: Vec<_> = counts.iter().filter_map(|(address, count)| Some((by_address(address)?, *count))).collect();
     found.sort_by_key(|(account, count)| (std::cmp::Reverse(*count), account.login.clone()));
     Ok(call.reply_with_page(&found, |view, (account, count)| {
-        let mut object: Value = view.simple_account(account);
+        let mut object: Value = view.render_simple_account(account);
         object["contributions"] = json!(count);
         object
     }))

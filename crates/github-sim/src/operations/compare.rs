@@ -95,10 +95,10 @@ fn compare_commits(call: &mut OperationCall<'_>) -> OperationResult {
         RequestedPage { per_page: 250, number: 1 }
     };
     let shown: Vec<Value> =
-        page.slice_items(&commits).iter().map(|id| view.commit(repository, *id, CommitParts::Head)).collect();
+        page.slice_items(&commits).iter().map(|id| view.render_commit(repository, *id, CommitParts::Head)).collect();
     // Files come only with the first page, at most 300.
     let files: Vec<Value> = if page.number == 1 {
-        files.iter().take(300).map(|change| view.file_change(repository, head, change)).collect()
+        files.iter().take(300).map(|change| view.render_file_change(repository, head, change)).collect()
     } else {
         Vec::new()
     };
@@ -109,8 +109,8 @@ fn compare_commits(call: &mut OperationCall<'_>) -> OperationResult {
         "permalink_url": format!("{page_url}/compare/{}...{}", base.short_hex(), head.short_hex()),
         "diff_url": format!("{compare_page}.diff"),
         "patch_url": format!("{compare_page}.patch"),
-        "base_commit": view.commit(repository, base, CommitParts::Head),
-        "merge_base_commit": view.commit(repository, common, CommitParts::Head),
+        "base_commit": view.render_commit(repository, base, CommitParts::Head),
+        "merge_base_commit": view.render_commit(repository, common, CommitParts::Head),
         "status": status,
         "ahead_by": ahead,
         "behind_by": behind,

@@ -94,7 +94,7 @@ fn build_contents_reply(
         let view = call.view();
         let shown = entries.iter().take(1000).map(|entry| {
             let path = if path.is_empty() { entry.name.clone() } else { format!("{path}/{}", entry.name) };
-            view.content_entry(repository, &path, entry, at)
+            view.render_content_entry(repository, &path, entry, at)
         });
         return Ok(OperationReply::ok(Value::Array(shown.collect())));
     }
@@ -106,7 +106,7 @@ fn build_contents_reply(
         // Octokit treats a response without a charset as binary.
         return Ok(OperationReply::from_bytes("application/vnd.github.raw+json; charset=utf-8", bytes.to_vec()));
     }
-    Ok(OperationReply::ok(call.view().file_with_content(repository, path, entry, at)))
+    Ok(OperationReply::ok(call.view().render_file_with_content(repository, path, entry, at)))
 }
 
 /// The first file called `readme` or `readme.*` in the root, in any case.
@@ -212,8 +212,8 @@ fn put_file_contents(call: &mut OperationCall<'_>) -> OperationResult {
     let repository = call.repo(id)?;
     let view = call.view();
     let body = json!({
-        "content": view.content_entry(repository, &place.path, &entry, &place.branch),
-        "commit": view.git_commit(repository, made),
+        "content": view.render_content_entry(repository, &place.path, &entry, &place.branch),
+        "commit": view.render_git_commit(repository, made),
     });
     Ok(OperationReply::new(if existed { 200 } else { 201 }, body))
 }
@@ -239,7 +239,7 @@ fn delete_file(call: &mut OperationCall<'_>) -> OperationResult {
     check_sha(&place, &fields, entry)?;
     writing::check_may_change_branch(call, id, &place.branch)?;
     let made = commit_change(call, &place, &fields, message, None)?;
-    Ok(OperationReply::ok(json!({"content": null, "commit": call.view().git_commit(call.repo(id)?, made)})))
+    Ok(OperationReply::ok(json!({"content": null, "commit": call.view().render_git_commit(call.repo(id)?, made)})))
 }
 
 /// Commits one changed or removed file on top of the branch. The author defaults to the committer, which defaults to

@@ -51,7 +51,7 @@ fn create_fork(call: &mut OperationCall<'_>) -> OperationResult {
     // One fork per account and source.
     let existing = call.state.repositories.values().find(|one| one.fork_of == Some(source) && one.owner == owner);
     if let Some(existing) = existing {
-        return Ok(OperationReply::new(202, call.view().full_repository(existing)));
+        return Ok(OperationReply::new(202, call.view().render_full_repository(existing)));
     }
     let name = wanted.filter(|name| !name.is_empty()).unwrap_or_else(|| from.name.clone());
     let login = call.state.login(owner);
@@ -81,7 +81,7 @@ fn create_fork(call: &mut OperationCall<'_>) -> OperationResult {
     fork.refs = from.refs.iter().filter(|(name, _)| kept(name)).map(|(name, id)| (name.clone(), *id)).collect();
     fork.default_branch = from.default_branch;
     call.state.add_repository(fork);
-    Ok(OperationReply::new(202, call.view().full_repository(call.repo(id)?)))
+    Ok(OperationReply::new(202, call.view().render_full_repository(call.repo(id)?)))
 }
 
 /// Visible forks, newest first unless `sort=oldest`.
@@ -93,5 +93,5 @@ fn list_forks(call: &mut OperationCall<'_>) -> OperationResult {
     if call.query.get("sort") != Some("oldest") {
         found.reverse();
     }
-    Ok(call.reply_with_page(&found, |view, one| view.repository(one)))
+    Ok(call.reply_with_page(&found, |view, one| view.render_repository(one)))
 }

@@ -33,7 +33,7 @@ fn list_gists(call: &mut OperationCall<'_>) -> OperationResult {
     let shown = |gist: &&Gist| asker.map_or(gist.public, |asker| gist.owner == asker);
     let mut found: Vec<_> = call.state.gists.values().filter(shown).collect();
     found.sort_by_key(|gist| std::cmp::Reverse((gist.created_at, gist.id.clone())));
-    Ok(call.reply_with_page(&found, |view, gist| view.gist(gist, false)))
+    Ok(call.reply_with_page(&found, |view, gist| view.render_gist(gist, false)))
 }
 
 /// Public gists only, even for the owner.
@@ -41,7 +41,7 @@ fn list_user_gists(call: &mut OperationCall<'_>) -> OperationResult {
     let owner = call.state.account_by_login(call.path_argument("username")).ok_or_else(OperationError::not_found)?.id;
     let mut found: Vec<_> = call.state.gists.values().filter(|gist| gist.owner == owner && gist.public).collect();
     found.sort_by_key(|gist| std::cmp::Reverse((gist.created_at, gist.id.clone())));
-    Ok(call.reply_with_page(&found, |view, gist| view.gist(gist, false)))
+    Ok(call.reply_with_page(&found, |view, gist| view.render_gist(gist, false)))
 }
 
 /// Returns the caller if it may write gists, which needs the `gist` scope. Fine-grained tokens do not have it.
@@ -92,7 +92,7 @@ fn create_gist(call: &mut OperationCall<'_>) -> OperationResult {
     let id = blake3::hash(format!("gist {number}").as_bytes()).to_hex()[..32].to_owned();
     let gist = Gist { id: id.clone(), owner, description, public, files, created_at: now, updated_at: now };
     call.state.gists.insert(id, gist.clone());
-    Ok(OperationReply::created(call.view().gist(&gist, true)))
+    Ok(OperationReply::created(call.view().render_gist(&gist, true)))
 }
 
 /// Finds a gist. Secret gists are readable for everyone who knows the id.
@@ -103,7 +103,7 @@ fn find_gist(call: &OperationCall<'_>) -> Result<Gist, OperationError> {
 /// With contents. No token is needed.
 fn get_gist(call: &mut OperationCall<'_>) -> OperationResult {
     let gist = find_gist(call)?;
-    Ok(OperationReply::ok(call.view().gist(&gist, true)).with_modified_at(gist.updated_at))
+    Ok(OperationReply::ok(call.view().render_gist(&gist, true)).with_modified_at(gist.updated_at))
 }
 
 /// Finds a gist of the caller. 404 instead of 403 for gists of others, as on GitHub.
@@ -123,7 +123,7 @@ fn update_gist(call: &mut OperationCall<'_>) -> OperationResult {
     gist.description = fields.clearable_text("description")?.unwrap_or(gist.description);
     gist.updated_at = call.now();
     call.state.gists.insert(gist.id.clone(), gist.clone());
-    Ok(OperationReply::ok(call.view().gist(&gist, true)))
+    Ok(OperationReply::ok(call.view().render_gist(&gist, true)))
 }
 
 /// Only the owner; 404 for others.

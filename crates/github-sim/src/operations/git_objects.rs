@@ -254,7 +254,7 @@ fn create_commit(call: &mut OperationCall<'_>) -> OperationResult {
     let author = writing::parse_commit_signature(call, &fields, "author")?.unwrap_or_else(|| by.clone());
     let committer = committer.unwrap_or_else(|| author.clone());
     let made = writing::store_commit(call, id, GitCommit { tree, parents, author, committer, message })?;
-    Ok(OperationReply::created(call.view().git_commit(call.repo(id)?, made)))
+    Ok(OperationReply::created(call.view().render_git_commit(call.repo(id)?, made)))
 }
 
 /// By full sha only.
@@ -264,5 +264,5 @@ fn get_commit(call: &mut OperationCall<'_>) -> OperationResult {
     let found = call.path_argument("commit_sha").parse().ok();
     let found = found.filter(|commit| call.objects(id).is_ok_and(|objects| objects.commit(*commit).is_some()));
     let commit = found.ok_or_else(OperationError::not_found)?;
-    Ok(OperationReply::ok(call.view().git_commit(call.repo(id)?, commit)))
+    Ok(OperationReply::ok(call.view().render_git_commit(call.repo(id)?, commit)))
 }

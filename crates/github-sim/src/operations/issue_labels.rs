@@ -56,7 +56,7 @@ fn list_issue_labels(call: &mut OperationCall<'_>) -> OperationResult {
     let repository = call.repo(id)?;
     let on = repository.issues.get(&number).map(|issue| issue.labels.as_slice()).unwrap_or_default();
     let found: Vec<_> = on.iter().filter_map(|label| repository.labels.get(label)).collect();
-    Ok(call.reply_with_page(&found, |view, label| view.label(repository, label)))
+    Ok(call.reply_with_page(&found, |view, label| view.render_label(repository, label)))
 }
 
 /// Reads a list of labels, or an object with the list in `labels`; GitHub accepts both.
@@ -86,7 +86,7 @@ fn change_issue_labels(
     }
     let repository = call.repo(id)?;
     let on = repository.issues.get(&number).map(|issue| issue.labels.as_slice()).unwrap_or_default();
-    Ok(OperationReply::ok(call.view().labels(repository, on)))
+    Ok(OperationReply::ok(call.view().render_labels(repository, on)))
 }
 
 /// Labels that do not exist in the repository are created, as on GitHub.

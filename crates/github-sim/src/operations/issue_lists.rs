@@ -109,7 +109,7 @@ fn list_repository_issues(call: &mut OperationCall<'_>) -> OperationResult {
         .map(|issue| (repository, issue))
         .collect();
     sort_issues(call, &mut found, |one| *one);
-    Ok(call.reply_with_page(&found, |view, (repository, issue)| view.issue(repository, issue)))
+    Ok(call.reply_with_page(&found, |view, (repository, issue)| view.render_issue(repository, issue)))
 }
 
 /// Across all visible repositories; `filter` selects assigned, created or all issues. Each item contains its
@@ -128,8 +128,8 @@ fn list_assigned(call: &mut OperationCall<'_>) -> OperationResult {
         .collect();
     sort_issues(call, &mut found, |one| *one);
     Ok(call.reply_with_page(&found, |view, (repository, issue)| {
-        let mut object = view.issue(repository, issue);
-        object["repository"] = view.repository(repository);
+        let mut object = view.render_issue(repository, issue);
+        object["repository"] = view.render_repository(repository);
         object
     }))
 }

@@ -73,7 +73,7 @@ pub(super) fn find_issue_number(call: &OperationCall<'_>, id: RepositoryId) -> R
 pub(super) fn build_issue_reply(call: &OperationCall<'_>, id: RepositoryId, number: u64) -> OperationResult {
     let repository = call.repo(id)?;
     let issue = repository.issues.get(&number).ok_or_else(OperationError::not_found)?;
-    Ok(OperationReply::ok(call.view().issue(repository, issue)).with_modified_at(issue.updated_at))
+    Ok(OperationReply::ok(call.view().render_issue(repository, issue)).with_modified_at(issue.updated_at))
 }
 
 /// Also returns pull requests, in their form as issues.
@@ -202,7 +202,7 @@ fn create_issue(call: &mut OperationCall<'_>) -> OperationResult {
     touch_repository(call, id)?;
     let repository = call.repo(id)?;
     let issue = repository.issues.get(&number).ok_or_else(OperationError::not_found)?;
-    Ok(OperationReply::created(call.view().issue(repository, issue)))
+    Ok(OperationReply::created(call.view().render_issue(repository, issue)))
 }
 
 /// Updates `updated_at` of the repository.

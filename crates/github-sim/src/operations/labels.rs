@@ -59,7 +59,7 @@ fn list_labels(call: &mut OperationCall<'_>) -> OperationResult {
     let repository = call.repo(id)?;
     let mut found: Vec<_> = repository.labels.values().collect();
     found.sort_by_key(|label| label.name.to_lowercase());
-    Ok(call.reply_with_page(&found, |view, label| view.label(repository, label)))
+    Ok(call.reply_with_page(&found, |view, label| view.render_label(repository, label)))
 }
 
 /// Returns 422 for a blank or long name.
@@ -95,7 +95,7 @@ fn create_label(call: &mut OperationCall<'_>) -> OperationResult {
     let label_id = LabelId(call.state.next_id());
     let label = IssueLabel { id: label_id, name: name.to_owned(), color, description, is_default: false };
     call.repo_mut(id)?.labels.insert(label_id, label.clone());
-    Ok(OperationReply::created(call.view().label(call.repo(id)?, &label)))
+    Ok(OperationReply::created(call.view().render_label(call.repo(id)?, &label)))
 }
 
 /// Finds a label by the name in the path.
@@ -114,7 +114,7 @@ fn get_label(call: &mut OperationCall<'_>) -> OperationResult {
 fn build_label_reply(call: &OperationCall<'_>, id: RepositoryId, label: LabelId) -> OperationResult {
     let repository = call.repo(id)?;
     let label = repository.labels.get(&label).ok_or_else(OperationError::not_found)?;
-    Ok(OperationReply::ok(call.view().label(repository, label)))
+    Ok(OperationReply::ok(call.view().render_label(repository, label)))
 }
 
 /// `new_name` renames; issues keep the label, since they refer to it by id.

@@ -45,5 +45,5 @@ fn merge_branches(call: &mut OperationCall<'_>) -> OperationResult {
     );
     let made = merging::merge_commit(call.objects_mut(id)?, plan, (base, head), (author, committer), message);
     writing::move_branch(call.state, id, &base_name, made);
-    Ok(OperationReply::created(call.view().commit(call.repo(id)?, made, CommitParts::Files)))
+    Ok(OperationReply::created(call.view().render_commit(call.repo(id)?, made, CommitParts::Files)))
 }

@@ -67,7 +67,7 @@ fn list_milestones(call: &mut OperationCall<'_>) -> OperationResult {
     if !call.is_ascending(true) {
         found.reverse();
     }
-    Ok(call.reply_with_page(&found, |view, one| view.milestone(repository, one)))
+    Ok(call.reply_with_page(&found, |view, one| view.render_milestone(repository, one)))
 }
 
 /// Reads the `state` field of the body.
@@ -115,7 +115,7 @@ fn create_milestone(call: &mut OperationCall<'_>) -> OperationResult {
         closed_at: (state == IssueState::Closed).then_some(now),
     };
     call.repo_mut(id)?.milestones.insert(number, milestone.clone());
-    Ok(OperationReply::created(call.view().milestone(call.repo(id)?, &milestone)))
+    Ok(OperationReply::created(call.view().render_milestone(call.repo(id)?, &milestone)))
 }
 
 /// Finds a milestone by the number in the path.
@@ -128,7 +128,7 @@ fn find_milestone(call: &OperationCall<'_>, id: RepositoryId) -> Result<Mileston
 fn get_milestone(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let milestone = find_milestone(call, id)?;
-    Ok(OperationReply::ok(call.view().milestone(call.repo(id)?, &milestone)))
+    Ok(OperationReply::ok(call.view().render_milestone(call.repo(id)?, &milestone)))
 }
 
 /// A null `due_on` removes the date.
@@ -150,7 +150,7 @@ fn update_milestone(call: &mut OperationCall<'_>) -> OperationResult {
     }
     milestone.updated_at = now;
     call.repo_mut(id)?.milestones.insert(milestone.number, milestone.clone());
-    Ok(OperationReply::ok(call.view().milestone(call.repo(id)?, &milestone)))
+    Ok(OperationReply::ok(call.view().render_milestone(call.repo(id)?, &milestone)))
 }
 
 /// Issues lose the milestone; their `updated_at` stays.

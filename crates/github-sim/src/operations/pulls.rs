@@ -119,7 +119,7 @@ fn list_pull_requests(call: &mut OperationCall<'_>) -> OperationResult {
     if call.query.get("sort").is_some_and(|sort| sort != "created") && call.query.get("direction").is_none() {
         found.reverse();
     }
-    Ok(call.reply_with_page(&found, |view, (issue, pull)| view.pull_simple(repository, issue, pull)))
+    Ok(call.reply_with_page(&found, |view, (issue, pull)| view.render_simple_pull(repository, issue, pull)))
 }
 
 /// With mergeability. Supports the diff and patch media types.
@@ -141,7 +141,10 @@ fn get_pull_request(call: &mut OperationCall<'_>) -> OperationResult {
             let text: String = mails.collect();
             Ok(OperationReply::from_bytes("application/vnd.github.patch; charset=utf-8", text.into_bytes()))
         }
-        _ => Ok(OperationReply::ok(view.full_pull(repository, issue, pull, true)).with_modified_at(issue.updated_at)),
+        _ => {
+            Ok(OperationReply::ok(view.render_full_pull(repository, issue, pull, true))
+                .with_modified_at(issue.updated_at))
+        }
     }
 }
 
@@ -151,7 +154,7 @@ fn list_pull_files(call: &mut OperationCall<'_>) -> OperationResult {
     let (repository, issue, pull) = find_pull_request(call, id)?;
     let found = call.view().pull_changes(repository, issue, pull);
     let head = call.state.pull_head(issue, pull);
-    Ok(call.reply_with_page(&found, |view, change| view.file_change(repository, head, change)))
+    Ok(call.reply_with_page(&found, |view, change| view.render_file_change(repository, head, change)))
 }
 
 /// Oldest first, at most 250.
@@ -159,7 +162,7 @@ fn list_pull_commits(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let (repository, issue, pull) = find_pull_request(call, id)?;
     let found = call.view().pull_commits(repository, issue, pull);
-    Ok(call.reply_with_page(&found, |view, id| view.commit(repository, *id, CommitParts::Head)))
+    Ok(call.reply_with_page(&found, |view, id| view.render_commit(repository, *id, CommitParts::Head)))
 }
 
 /// Builds 422 with the field, GitHub's error for an unknown branch.
@@ -255,7 +258,7 @@ fn create_pull_request(call: &mut OperationCall<'_>) -> OperationResult {
     let repository = call.repo(id)?;
     let issue = repository.issues.get(&number).ok_or_else(OperationError::not_found)?;
     let pull = issue.pull.as_ref().ok_or_else(OperationError::not_found)?;
-    Ok(OperationReply::created(call.view().full_pull(repository, issue, pull, false)))
+    Ok(OperationReply::created(call.view().render_full_pull(repository, issue, pull, false)))
 }
 
 /// Checks for push access to the head or to the base repository.
@@ -339,7 +342,7 @@ fn update_pull_request(call: &mut OperationCall<'_>) -> OperationResult {
     }
     change.apply(call, id, number, by)?;
     let (repository, issue, pull) = find_pull_request(call, id)?;
-    Ok(OperationReply::ok(call.view().full_pull(repository, issue, pull, computed)))
+    Ok(OperationReply::ok(call.view().render_full_pull(repository, issue, pull, computed)))
 }
 
 /// Returns 422 if the head branch no longer exists.

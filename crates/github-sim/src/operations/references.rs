@@ -80,7 +80,7 @@ fn get_reference(call: &mut OperationCall<'_>) -> OperationResult {
         return Err(OperationError::empty_repository());
     }
     let found = *repository.refs.get(&name).ok_or_else(OperationError::not_found)?;
-    Ok(OperationReply::ok(call.view().git_ref(repository, &name, found)))
+    Ok(OperationReply::ok(call.view().render_git_ref(repository, &name, found)))
 }
 
 /// All references with this prefix; an empty list if there are none. 409 for an empty repository.
@@ -92,7 +92,7 @@ fn list_matching_references(call: &mut OperationCall<'_>) -> OperationResult {
         return Err(OperationError::empty_repository());
     }
     let found: Vec<_> = repository.refs.iter().filter(|(name, _)| name.starts_with(&begin)).collect();
-    Ok(call.reply_with_page(&found, |view, (name, id)| view.git_ref(repository, name, **id)))
+    Ok(call.reply_with_page(&found, |view, (name, id)| view.render_git_ref(repository, name, **id)))
 }
 
 /// Finds the commit that a body names by full sha. 422 for unknown objects and for objects that are not commits.
@@ -143,7 +143,7 @@ fn create_reference(call: &mut OperationCall<'_>) -> OperationResult {
             repository.pushed_at = now;
         }
     }
-    Ok(OperationReply::created(call.view().git_ref(call.repo(id)?, name, target)))
+    Ok(OperationReply::created(call.view().render_git_ref(call.repo(id)?, name, target)))
 }
 
 /// Finds the reference in the path. 422 instead of 404 if it is unknown, as GitHub does for writes.
@@ -175,7 +175,7 @@ fn update_reference(call: &mut OperationCall<'_>) -> OperationResult {
         Some(branch) => writing::move_branch(call.state, id, branch, target),
         None => drop(call.repo_mut(id)?.refs.insert(name.clone(), target)),
     }
-    Ok(OperationReply::ok(call.view().git_ref(call.repo(id)?, &name, target)))
+    Ok(OperationReply::ok(call.view().render_git_ref(call.repo(id)?, &name, target)))
 }
 
 /// The default branch and protected branches cannot be deleted. Open pull requests of the branch are closed.

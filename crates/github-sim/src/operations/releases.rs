@@ -70,7 +70,7 @@ fn list_tags(call: &mut OperationCall<'_>) -> OperationResult {
     // As GitHub lists them: the highest name first.
     let mut found: Vec<_> = repository.tags().collect();
     found.reverse();
-    Ok(call.reply_with_page(&found, |view, (name, id)| view.tag(repository, name, *id)))
+    Ok(call.reply_with_page(&found, |view, (name, id)| view.render_tag(repository, name, *id)))
 }
 
 /// Whether the caller has push access, without which drafts are invisible.
@@ -85,7 +85,7 @@ fn list_releases(call: &mut OperationCall<'_>) -> OperationResult {
     let repository = call.repo(id)?;
     let mut found: Vec<_> = repository.releases.values().filter(|one| sees_drafts || !one.draft).collect();
     found.sort_by_key(|one| std::cmp::Reverse((one.created_at, one.id)));
-    Ok(call.reply_with_page(&found, |view, one| view.release(repository, one)))
+    Ok(call.reply_with_page(&found, |view, one| view.render_release(repository, one)))
 }
 
 /// Creates a missing tag at `target_commitish`, unless it is a draft. 422 if a release for the tag exists.
@@ -125,7 +125,7 @@ fn create_release(call: &mut OperationCall<'_>) -> OperationResult {
     let repository = call.repo_mut(id)?;
     repository.refs.extend(new_tag);
     repository.releases.insert(release.id, release.clone());
-    Ok(OperationReply::created(call.view().release(call.repo(id)?, &release)))
+    Ok(OperationReply::created(call.view().render_release(call.repo(id)?, &release)))
 }
 
 /// Returns the reference that a published release needs, if it does not exist yet. It is written only after all
@@ -154,7 +154,7 @@ fn get_latest_release(call: &mut OperationCall<'_>) -> OperationResult {
     let repository = call.repo(id)?;
     let published = repository.releases.values().filter(|one| !one.draft && !one.prerelease);
     let newest = published.max_by_key(|one| (one.created_at, one.id)).ok_or_else(OperationError::not_found)?;
-    Ok(OperationReply::ok(call.view().release(repository, newest)))
+    Ok(OperationReply::ok(call.view().render_release(repository, newest)))
 }
 
 /// Drafts have no tag yet, so they are not found.
@@ -163,7 +163,7 @@ fn get_release_by_tag(call: &mut OperationCall<'_>) -> OperationResult {
     let repository = call.repo(id)?;
     let tag = call.path_argument("tag");
     let found = repository.releases.values().find(|one| one.tag_name == tag && !one.draft);
-    Ok(OperationReply::ok(call.view().release(repository, found.ok_or_else(OperationError::not_found)?)))
+    Ok(OperationReply::ok(call.view().render_release(repository, found.ok_or_else(OperationError::not_found)?)))
 }
 
 /// Finds a release by id; drafts only with push access.
@@ -178,7 +178,7 @@ fn find_release(call: &OperationCall<'_>, id: RepositoryId) -> Result<Repository
 fn get_release(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let release = find_release(call, id)?;
-    Ok(OperationReply::ok(call.view().release(call.repo(id)?, &release)))
+    Ok(OperationReply::ok(call.view().render_release(call.repo(id)?, &release)))
 }
 
 /// Publishing a draft creates its tag and sets `published_at`.
@@ -212,7 +212,7 @@ fn update_release(call: &mut OperationCall<'_>) -> OperationResult {
     let repository = call.repo_mut(id)?;
     repository.refs.extend(new_tag);
     repository.releases.insert(release.id, release.clone());
-    Ok(OperationReply::ok(call.view().release(call.repo(id)?, &release)))
+    Ok(OperationReply::ok(call.view().render_release(call.repo(id)?, &release)))
 }
 
 /// The tag stays, as on GitHub.

@@ -149,7 +149,7 @@ fn create_repository(call: &mut OperationCall<'_>, owner: AccountId) -> Operatio
     if auto_init {
         create_initial_commit(call, id, by, &name, description.as_deref())?;
     }
-    Ok(OperationReply::created(call.view().full_repository(call.repo(id)?)))
+    Ok(OperationReply::created(call.view().render_full_repository(call.repo(id)?)))
 }
 
 /// Creates the first commit, as `auto_init` does.
@@ -181,7 +181,7 @@ fn create_initial_commit(
 fn get_repository(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
-    Ok(OperationReply::ok(call.view().full_repository(repository)).with_modified_at(repository.updated_at))
+    Ok(OperationReply::ok(call.view().render_full_repository(repository)).with_modified_at(repository.updated_at))
 }
 
 /// Settings that creating and updating share.
@@ -277,7 +277,7 @@ fn update_repository(call: &mut OperationCall<'_>) -> OperationResult {
     if let Some(name) = name {
         call.state.rename_repository(id, &name);
     }
-    Ok(OperationReply::ok(call.view().full_repository(call.repo(id)?)))
+    Ok(OperationReply::ok(call.view().render_full_repository(call.repo(id)?)))
 }
 
 /// Classic tokens need the `delete_repo` scope besides admin permission.

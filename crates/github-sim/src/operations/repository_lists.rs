@@ -84,7 +84,7 @@ fn list_own_repositories(call: &mut OperationCall<'_>) -> OperationResult {
     let seen = |one: &&Repository| access::can_see(call.state, call.actor.as_ref(), one);
     let found = call.state.repositories.values().filter(belongs).filter(visible).filter(seen).collect();
     let found = sort_repositories(call, found, "full_name");
-    Ok(call.reply_with_page(&found, |view, one| view.repository(one)))
+    Ok(call.reply_with_page(&found, |view, one| view.render_repository(one)))
 }
 
 /// Works for organizations as well.
@@ -108,7 +108,7 @@ fn list_organization_repositories(call: &mut OperationCall<'_>) -> OperationResu
     let seen = |one: &&Repository| one.owner == account && access::can_see(call.state, call.actor.as_ref(), one);
     let found = call.state.repositories.values().filter(seen).filter(fits).collect();
     let found = sort_repositories(call, found, "created");
-    Ok(call.reply_with_page(&found, |view, one| view.repository(one)))
+    Ok(call.reply_with_page(&found, |view, one| view.render_repository(one)))
 }
 
 /// Lists the repositories of an account. Private ones are listed only for the owner, even if the caller could see
@@ -120,5 +120,5 @@ fn list_owned(call: &OperationCall<'_>, account: AccountId) -> OperationResult {
     };
     let found = call.state.repositories.values().filter(seen).collect();
     let found = sort_repositories(call, found, "full_name");
-    Ok(call.reply_with_page(&found, |view, one| view.repository(one)))
+    Ok(call.reply_with_page(&found, |view, one| view.render_repository(one)))
 }

@@ -41,7 +41,7 @@ fn list_review_comments(call: &mut OperationCall<'_>) -> OperationResult {
     if !call.is_ascending(true) {
         found.reverse();
     }
-    Ok(call.reply_with_page(&found, |view, comment| view.review_comment(repository, issue, comment)))
+    Ok(call.reply_with_page(&found, |view, comment| view.render_review_comment(repository, issue, comment)))
 }
 
 /// 404 if the review does not belong to the pull request.
@@ -53,7 +53,7 @@ fn list_comments_of_review(call: &mut OperationCall<'_>) -> OperationResult {
         return Err(OperationError::not_found());
     }
     let found: Vec<_> = pull.review_comments.iter().filter(|comment| comment.review == Some(review)).collect();
-    Ok(call.reply_with_page(&found, |view, comment| view.review_comment(repository, issue, comment)))
+    Ok(call.reply_with_page(&found, |view, comment| view.render_review_comment(repository, issue, comment)))
 }
 
 /// A single comment creates a review of its own, as on GitHub.
@@ -94,5 +94,5 @@ fn create_review_comment(call: &mut OperationCall<'_>) -> OperationResult {
     pull.review_comments.push(comment.clone());
     reviews::touch_pull_request(call, id)?;
     let (repository, issue, _) = pulls::find_pull_request(call, id)?;
-    Ok(OperationReply::created(call.view().review_comment(repository, issue, &comment)))
+    Ok(OperationReply::created(call.view().render_review_comment(repository, issue, &comment)))
 }

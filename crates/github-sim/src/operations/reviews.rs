@@ -89,7 +89,7 @@ fn list_reviews(call: &mut OperationCall<'_>) -> OperationResult {
     // A pending review is visible only to its author.
     let shown = |review: &&PullRequestReview| review.state != ReviewState::Pending || Some(review.author) == asker;
     let found: Vec<_> = pull.reviews.iter().filter(shown).collect();
-    Ok(call.reply_with_page(&found, |view, review| view.pull_review(repository, issue, review)))
+    Ok(call.reply_with_page(&found, |view, review| view.render_pull_review(repository, issue, review)))
 }
 
 /// Returns the state that an event leads to; without an event the review stays pending.
@@ -160,7 +160,7 @@ fn create_review(call: &mut OperationCall<'_>) -> OperationResult {
     }
     touch_pull_request(call, id)?;
     let (repository, issue, _) = pulls::find_pull_request(call, id)?;
-    Ok(OperationReply::ok(call.view().pull_review(repository, issue, &review)))
+    Ok(OperationReply::ok(call.view().render_pull_review(repository, issue, &review)))
 }
 
 /// Updates `updated_at`, by which lists are sorted.
@@ -249,7 +249,7 @@ fn get_review(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let review = find_review(call, id)?;
     let (repository, issue, _) = pulls::find_pull_request(call, id)?;
-    Ok(OperationReply::ok(call.view().pull_review(repository, issue, &review)))
+    Ok(OperationReply::ok(call.view().render_pull_review(repository, issue, &review)))
 }
 
 /// Stores a changed review and replies with it.
@@ -260,7 +260,7 @@ fn replace_review(call: &mut OperationCall<'_>, id: RepositoryId, review: &PullR
     }
     touch_pull_request(call, id)?;
     let (repository, issue, _) = pulls::find_pull_request(call, id)?;
-    Ok(OperationReply::ok(call.view().pull_review(repository, issue, review)))
+    Ok(OperationReply::ok(call.view().render_pull_review(repository, issue, review)))
 }
 
 /// Submits the caller's own pending review.
@@ -299,7 +299,7 @@ fn dismiss_review(call: &mut OperationCall<'_>) -> OperationResult {
 fn list_requested_reviewers(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let (_, _, pull) = pulls::find_pull_request(call, id)?;
-    Ok(OperationReply::ok(json!({"users": call.view().simple_users(&pull.requested_reviewers), "teams": []})))
+    Ok(OperationReply::ok(json!({"users": call.view().render_simple_users(&pull.requested_reviewers), "teams": []})))
 }
 
 /// 422 for the author of the pull request and for accounts without access.
@@ -326,7 +326,7 @@ fn request_reviewers(call: &mut OperationCall<'_>) -> OperationResult {
     }
     touch_pull_request(call, id)?;
     let (repository, issue, pull) = pulls::find_pull_request(call, id)?;
-    Ok(OperationReply::created(call.view().pull_simple(repository, issue, pull)))
+    Ok(OperationReply::created(call.view().render_simple_pull(repository, issue, pull)))
 }
 
 /// Unknown names are ignored.
@@ -339,5 +339,5 @@ fn remove_requested_reviewers(call: &mut OperationCall<'_>) -> OperationResult {
     pulls::find_pull_request_mut(call, id)?.requested_reviewers.retain(|one| !gone.contains(one));
     touch_pull_request(call, id)?;
     let (repository, issue, pull) = pulls::find_pull_request(call, id)?;
-    Ok(OperationReply::ok(call.view().pull_simple(repository, issue, pull)))
+    Ok(OperationReply::ok(call.view().render_simple_pull(repository, issue, pull)))
 }

@@ -145,7 +145,7 @@ fn search_repositories(call: &mut OperationCall<'_>) -> OperationResult {
         found.reverse();
     }
     Ok(build_search_reply(call, &found, |view, one| {
-        let mut object = view.repository(one);
+        let mut object = view.render_repository(one);
         object["score"] = json!(1.0);
         object
     }))
@@ -211,7 +211,7 @@ fn search_issues(call: &mut OperationCall<'_>) -> OperationResult {
         found.reverse();
     }
     let mut reply = build_search_reply(call, &found, |view, (repository, issue)| {
-        let mut object = view.issue(repository, issue);
+        let mut object = view.render_issue(repository, issue);
         object["score"] = json!(1.0);
         object
     });
@@ -314,7 +314,7 @@ fn search_code(call: &mut OperationCall<'_>) -> OperationResult {
         }
     }
     Ok(build_search_reply(call, &found, |view, (repository, path, entry)| {
-        let shown = view.content_entry(repository, path, entry, &repository.default_branch);
+        let shown = view.render_content_entry(repository, path, entry, &repository.default_branch);
         json!({
             "name": shown["name"],
             "path": path,
@@ -322,7 +322,7 @@ fn search_code(call: &mut OperationCall<'_>) -> OperationResult {
             "url": shown["url"],
             "git_url": shown["git_url"],
             "html_url": shown["html_url"],
-            "repository": view.repository(repository),
+            "repository": view.render_repository(repository),
             "score": 1.0,
         })
     }))

@@ -53,7 +53,7 @@ fn list_starred_repositories(call: &mut OperationCall<'_>) -> OperationResult {
         .filter_map(|(id, _)| call.state.repository(*id))
         .filter(|one| access::can_see(call.state, call.actor.as_ref(), one))
         .collect();
-    Ok(call.reply_with_page(&found, |view, one| view.repository(one)))
+    Ok(call.reply_with_page(&found, |view, one| view.render_repository(one)))
 }
 
 /// 204 or 404.

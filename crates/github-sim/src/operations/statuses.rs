@@ -60,13 +60,13 @@ fn get_combined_status(call: &mut OperationCall<'_>) -> OperationResult {
     };
     let view = call.view();
     let url = view.repository_url(repository);
-    let shown: Vec<Value> = statuses.iter().map(|status| view.commit_status(repository, status)).collect();
+    let shown: Vec<Value> = statuses.iter().map(|status| view.render_commit_status(repository, status)).collect();
     Ok(OperationReply::ok(json!({
         "state": state,
         "statuses": shown,
         "sha": commit,
         "total_count": statuses.len(),
-        "repository": view.repository(repository),
+        "repository": view.render_repository(repository),
         "commit_url": format!("{url}/commits/{commit}"),
         "url": format!("{url}/commits/{commit}/status"),
     })))
@@ -78,7 +78,7 @@ fn list_commit_statuses(call: &mut OperationCall<'_>) -> OperationResult {
     let commit = resolve_commit_ref(call, id)?;
     let repository = call.repo(id)?;
     let found: Vec<_> = repository.statuses.iter().rev().filter(|status| status.commit == commit).collect();
-    Ok(call.reply_with_page(&found, |view, status| view.commit_status(repository, status)))
+    Ok(call.reply_with_page(&found, |view, status| view.render_commit_status(repository, status)))
 }
 
 /// Requires push access and a full sha. A new status of the same context supersedes the old one.
@@ -100,5 +100,5 @@ fn create_commit_status(call: &mut OperationCall<'_>) -> OperationResult {
     let status_id = call.state.next_id();
     let status = CommitStatus { id: status_id, commit, state, context, description, target_url, creator, created_at };
     call.repo_mut(id)?.statuses.push(status.clone());
-    Ok(OperationReply::created(call.view().commit_status(call.repo(id)?, &status)))
+    Ok(OperationReply::created(call.view().render_commit_status(call.repo(id)?, &status)))
 }

@@ -20,15 +20,15 @@ const URLS: [(&str, &str); 9] = [
 
 impl ApiView<'_> {
     /// Renders GitHub's "simple user"; null for a deleted account.
-    pub(crate) fn simple_user(&self, id: AccountId) -> Value {
+    pub(crate) fn render_simple_user(&self, id: AccountId) -> Value {
         match self.state.account(id) {
-            Some(account) => self.simple_account(account),
+            Some(account) => self.render_simple_account(account),
             None => Value::Null,
         }
     }
 
     /// Renders the short form that other resources embed.
-    pub(crate) fn simple_account(&self, account: &Account) -> Value {
+    pub(crate) fn render_simple_account(&self, account: &Account) -> Value {
         let mut object = Map::with_capacity(20);
         let url = format!("{}/users/{}", self.base, account.login);
         object.insert("login".to_owned(), json!(account.login));
@@ -46,8 +46,8 @@ impl ApiView<'_> {
     }
 
     /// Renders the public profile. Followers are not simulated.
-    pub(crate) fn user(&self, account: &Account) -> Value {
-        let mut object = self.simple_account(account);
+    pub(crate) fn render_user(&self, account: &Account) -> Value {
+        let mut object = self.render_simple_account(account);
         let repositories = self.state.repositories.values().filter(|one| one.owner == account.id);
         let gists = self.state.gists.values().filter(|one| one.owner == account.id);
         extend_json_object(
@@ -73,8 +73,8 @@ impl ApiView<'_> {
     }
 
     /// Renders the profile with the additional fields that users see of themselves.
-    pub(crate) fn private_user(&self, account: &Account) -> Value {
-        let mut object = self.user(account);
+    pub(crate) fn render_private_user(&self, account: &Account) -> Value {
+        let mut object = self.render_user(account);
         let private = self.state.repositories.values().filter(|one| one.owner == account.id && one.private).count();
         let gists = self.state.gists.values().filter(|one| one.owner == account.id && !one.public).count();
         extend_json_object(
@@ -95,8 +95,8 @@ impl ApiView<'_> {
     }
 
     /// Renders the full form of an organization.
-    pub(crate) fn organization(&self, account: &Account) -> Value {
-        let mut object = self.organization_simple(account);
+    pub(crate) fn render_organization(&self, account: &Account) -> Value {
+        let mut object = self.render_simple_organization(account);
         let public = self.state.repositories.values().filter(|one| one.owner == account.id && !one.private);
         extend_json_object(
             &mut object,
@@ -120,7 +120,7 @@ impl ApiView<'_> {
     }
 
     /// Renders the form in lists, which differs from a simple user.
-    pub(crate) fn organization_simple(&self, account: &Account) -> Value {
+    pub(crate) fn render_simple_organization(&self, account: &Account) -> Value {
         let url = format!("{}/orgs/{}", self.base, account.login);
         json!({
             "login": account.login,

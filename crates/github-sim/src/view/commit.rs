@@ -28,13 +28,13 @@ fn render_unsigned_verification() -> Value {
 
 impl ApiView<'_> {
     /// Renders the account whose email address the commit carries; null if there is none.
-    pub(crate) fn commit_user(&self, signature: &CommitSignature) -> Value {
+    pub(crate) fn render_commit_user(&self, signature: &CommitSignature) -> Value {
         let found = self.state.accounts.values().find(|one| one.commit_email().eq_ignore_ascii_case(&signature.email));
-        found.map_or(Value::Null, |account| self.simple_account(account))
+        found.map_or(Value::Null, |account| self.render_simple_account(account))
     }
 
     /// Renders the form of the `repos` endpoints. At most 300 files; null for an unknown commit.
-    pub(crate) fn commit(&self, repository: &Repository, id: ObjectId, parts: CommitParts) -> Value {
+    pub(crate) fn render_commit(&self, repository: &Repository, id: ObjectId, parts: CommitParts) -> Value {
         let objects = self.state.objects(repository);
         let Some(commit) = objects.commit(id) else { return Value::Null };
         let (url, page) = (self.repository_url(repository), self.repository_page(repository));
@@ -61,8 +61,8 @@ impl ApiView<'_> {
             "url": format!("{url}/commits/{id}"),
             "html_url": format!("{page}/commit/{id}"),
             "comments_url": comments_url,
-            "author": self.commit_user(&commit.author),
-            "committer": self.commit_user(&commit.committer),
+            "author": self.render_commit_user(&commit.author),
+            "committer": self.render_commit_user(&commit.committer),
             "parents": parents,
         });
         if parts == CommitParts::Files {
@@ -71,7 +71,7 @@ impl ApiView<'_> {
             let deletions: usize = changes.iter().map(|change| change.deletions).sum();
             object["stats"] = json!({"total": additions + deletions, "additions": additions, "deletions": deletions});
             // GitHub's limit per page; further files cannot be requested here.
-            let files = changes.iter().take(300).map(|change| self.file_change(repository, id, change));
+            let files = changes.iter().take(300).map(|change| self.render_file_change(repository, id, change));
             object["files"] = Value::Array(files.collect());
         }
         object
@@ -85,7 +85,7 @@ impl ApiView<'_> {
     }
 
     /// Renders a changed file. `patch` is absent for binary files.
-    pub(crate) fn file_change(&self, repository: &Repository, at: ObjectId, change: &FileChange) -> Value {
+    pub(crate) fn render_file_change(&self, repository: &Repository, at: ObjectId, change: &FileChange) -> Value {
         let (url, page) = (self.repository_url(repository), self.repository_page(repository));
         let path = escape_path(&change.path);
         let mut object = json!({
@@ -109,7 +109,7 @@ impl ApiView<'_> {
     }
 
     /// Renders the form of the `git` endpoints, which have no accounts and no files.
-    pub(crate) fn git_commit(&self, repository: &Repository, id: ObjectId) -> Value {
+    pub(crate) fn render_git_commit(&self, repository: &Repository, id: ObjectId) -> Value {
         let Some(commit) = self.state.objects(repository).commit(id) else { return Value::Null };
         let (url, page) = (self.repository_url(repository), self.repository_page(repository));
         let parents: Vec<Value> = commit
@@ -134,7 +134,7 @@ impl ApiView<'_> {
     }
 
     /// Renders a reference with the type of its object.
-    pub(crate) fn git_ref(&self, repository: &Repository, name: &str, id: ObjectId) -> Value {
+    pub(crate) fn render_git_ref(&self, repository: &Repository, name: &str, id: ObjectId) -> Value {
         let url = self.repository_url(repository);
         let kind = self.state.objects(repository).get(id).map_or("commit", |object| object.kind());
         json!({
@@ -146,7 +146,7 @@ impl ApiView<'_> {
     }
 
     /// Renders the form in lists.
-    pub(crate) fn short_branch(&self, repository: &Repository, name: &str, id: ObjectId) -> Value {
+    pub(crate) fn render_short_branch(&self, repository: &Repository, name: &str, id: ObjectId) -> Value {
         let url = self.repository_url(repository);
         json!({
             "name": name,
@@ -156,14 +156,14 @@ impl ApiView<'_> {
     }
 
     /// Renders a branch with the head commit and a summary of the protection.
-    pub(crate) fn branch(&self, repository: &Repository, name: &str, id: ObjectId) -> Value {
+    pub(crate) fn render_branch(&self, repository: &Repository, name: &str, id: ObjectId) -> Value {
         let (url, page) = (self.repository_url(repository), self.repository_page(repository));
         let branch_url = format!("{url}/branches/{}", escape_path(name));
         let rule = repository.protection.get(name);
         let checks = rule.map(|rule| rule.required_checks.clone()).unwrap_or_default();
         json!({
             "name": name,
-            "commit": self.commit(repository, id, CommitParts::Head),
+            "commit": self.render_commit(repository, id, CommitParts::Head),
             "_links": {"self": branch_url, "html": format!("{page}/tree/{}", escape_path(name))},
             "protected": rule.is_some(),
             "protection": {
@@ -179,7 +179,7 @@ impl ApiView<'_> {
     }
 
     /// Archive URLs are not simulated.
-    pub(crate) fn tag(&self, repository: &Repository, name: &str, id: ObjectId) -> Value {
+    pub(crate) fn render_tag(&self, repository: &Repository, name: &str, id: ObjectId) -> Value {
         let url = self.repository_url(repository);
         let name_in_url = escape_path(name);
         json!({
@@ -192,8 +192,8 @@ impl ApiView<'_> {
     }
 
     /// Renders a commit status.
-    pub(crate) fn commit_status(&self, repository: &Repository, status: &CommitStatus) -> Value {
-        let avatar = self.simple_user(status.creator)["avatar_url"].clone();
+    pub(crate) fn render_commit_status(&self, repository: &Repository, status: &CommitStatus) -> Value {
+        let avatar = self.render_simple_user(status.creator)["avatar_url"].clone();
         json!({
             "url": format!("{}/statuses/{}", self.repository_url(repository), status.commit),
             "avatar_url": avatar,
@@ -205,7 +205,7 @@ impl ApiView<'_> {
             "context": status.context,
             "created_at": status.created_at,
             "updated_at": status.created_at,
-            "creator": self.simple_user(status.creator),
+            "creator": self.render_simple_user(status.creator),
         })
     }
 }

@@ -30,7 +30,13 @@ pub(crate) fn encode_base64_lines(bytes: &[u8]) -> String {
 impl ApiView<'_> {
     /// Without the content: as in directory listings and in replies to writes. `at` is the ref that the client asked
     /// for, which URLs repeat.
-    pub(crate) fn content_entry(&self, repository: &Repository, path: &str, entry: &TreeEntry, at: &str) -> Value {
+    pub(crate) fn render_content_entry(
+        &self,
+        repository: &Repository,
+        path: &str,
+        entry: &TreeEntry,
+        at: &str,
+    ) -> Value {
         let (url, page) = (self.repository_url(repository), self.repository_page(repository));
         let objects = self.state.objects(repository);
         let (name_in_url, at_in_url) = (escape_path(path), escape_path(at));
@@ -63,8 +69,14 @@ impl ApiView<'_> {
     }
 
     /// Renders a file with its content; links have a target and submodules a URL instead.
-    pub(crate) fn file_with_content(&self, repository: &Repository, path: &str, entry: &TreeEntry, at: &str) -> Value {
-        let mut object = self.content_entry(repository, path, entry, at);
+    pub(crate) fn render_file_with_content(
+        &self,
+        repository: &Repository,
+        path: &str,
+        entry: &TreeEntry,
+        at: &str,
+    ) -> Value {
+        let mut object = self.render_content_entry(repository, path, entry, at);
         let bytes = self.state.objects(repository).blob(entry.id).unwrap_or_default();
         match entry.mode {
             GitFileMode::Link => object["target"] = json!(String::from_utf8_lossy(bytes)),

@@ -8,7 +8,7 @@ use crate::state::{AccountId, Issue, IssueComment, IssueLabel, IssueStateReason,
 
 impl ApiView<'_> {
     /// Renders a label. The URL contains the name, since GitHub's API addresses labels by name.
-    pub(crate) fn label(&self, repository: &Repository, label: &IssueLabel) -> Value {
+    pub(crate) fn render_label(&self, repository: &Repository, label: &IssueLabel) -> Value {
         json!({
             "id": label.id.0,
             "node_id": node_id("Label", label.id.0),
@@ -21,13 +21,13 @@ impl ApiView<'_> {
     }
 
     /// Ids of deleted labels are skipped.
-    pub(crate) fn labels(&self, repository: &Repository, ids: &[LabelId]) -> Value {
+    pub(crate) fn render_labels(&self, repository: &Repository, ids: &[LabelId]) -> Value {
         let known = ids.iter().filter_map(|id| repository.labels.get(id));
-        Value::Array(known.map(|label| self.label(repository, label)).collect())
+        Value::Array(known.map(|label| self.render_label(repository, label)).collect())
     }
 
     /// Counts of open and closed issues are computed on each request.
-    pub(crate) fn milestone(&self, repository: &Repository, milestone: &Milestone) -> Value {
+    pub(crate) fn render_milestone(&self, repository: &Repository, milestone: &Milestone) -> Value {
         let (url, page) = (self.repository_url(repository), self.repository_page(repository));
         let number = milestone.number;
         let inside = || repository.issues.values().filter(|issue| issue.milestone == Some(number));
@@ -40,7 +40,7 @@ impl ApiView<'_> {
             "number": number,
             "title": milestone.title,
             "description": milestone.description,
-            "creator": self.simple_user(milestone.creator),
+            "creator": self.render_simple_user(milestone.creator),
             "open_issues": inside().filter(|issue| issue.is_open()).count(),
             "closed_issues": inside().filter(|issue| !issue.is_open()).count(),
             "state": milestone.state.name(),
@@ -52,13 +52,13 @@ impl ApiView<'_> {
     }
 
     /// Renders the milestone of an issue; null without one.
-    pub(crate) fn milestone_of(&self, repository: &Repository, issue: &Issue) -> Value {
+    pub(crate) fn render_issue_milestone(&self, repository: &Repository, issue: &Issue) -> Value {
         let found = issue.milestone.and_then(|number| repository.milestones.get(&number));
-        found.map_or(Value::Null, |milestone| self.milestone(repository, milestone))
+        found.map_or(Value::Null, |milestone| self.render_milestone(repository, milestone))
     }
 
-    pub(crate) fn simple_users(&self, ids: &[AccountId]) -> Value {
-        Value::Array(ids.iter().map(|id| self.simple_user(*id)).collect())
+    pub(crate) fn render_simple_users(&self, ids: &[AccountId]) -> Value {
+        Value::Array(ids.iter().map(|id| self.render_simple_user(*id)).collect())
     }
 
     /// Returns the relation of an account to the repository: the first of owner, member, collaborator and contributor
@@ -83,7 +83,7 @@ impl ApiView<'_> {
     }
 
     /// Renders an issue, or a pull request in its form as an issue, with a `pull_request` object.
-    pub(crate) fn issue(&self, repository: &Repository, issue: &Issue) -> Value {
+    pub(crate) fn render_issue(&self, repository: &Repository, issue: &Issue) -> Value {
         let (url, page) = (self.repository_url(repository), self.repository_page(repository));
         let number = issue.number;
         let own = format!("{url}/issues/{number}");
@@ -100,13 +100,13 @@ impl ApiView<'_> {
             "node_id": node_id(if issue.pull.is_some() { "PullRequest" } else { "Issue" }, issue.id),
             "number": number,
             "title": issue.title,
-            "user": self.simple_user(issue.author),
-            "labels": self.labels(repository, &issue.labels),
+            "user": self.render_simple_user(issue.author),
+            "labels": self.render_labels(repository, &issue.labels),
             "state": issue.state.name(),
             "locked": issue.locked,
-            "assignee": issue.assignees.first().map_or(Value::Null, |id| self.simple_user(*id)),
-            "assignees": self.simple_users(&issue.assignees),
-            "milestone": self.milestone_of(repository, issue),
+            "assignee": issue.assignees.first().map_or(Value::Null, |id| self.render_simple_user(*id)),
+            "assignees": self.render_simple_users(&issue.assignees),
+            "milestone": self.render_issue_milestone(repository, issue),
             "comments": repository.list_comments(number).count(),
             "created_at": issue.created_at,
             "updated_at": issue.updated_at,
@@ -117,8 +117,8 @@ impl ApiView<'_> {
             json!({
                 "author_association": self.author_association(repository, issue.author),
                 "active_lock_reason": issue.lock_reason,
-                "closed_by": issue.closed_by.map_or(Value::Null, |id| self.simple_user(id)),
-                "reactions": self.empty_reactions(&own),
+                "closed_by": issue.closed_by.map_or(Value::Null, |id| self.render_simple_user(id)),
+                "reactions": self.render_empty_reactions(&own),
                 "timeline_url": format!("{own}/timeline"),
                 "performed_via_github_app": null,
                 "state_reason": issue.state_reason.map(IssueStateReason::name),
@@ -140,7 +140,7 @@ impl ApiView<'_> {
     }
 
     /// Reactions are not simulated; clients require the object.
-    pub(crate) fn empty_reactions(&self, above: &str) -> Value {
+    pub(crate) fn render_empty_reactions(&self, above: &str) -> Value {
         json!({
             "url": format!("{above}/reactions"),
             "total_count": 0, "+1": 0, "-1": 0, "laugh": 0, "hooray": 0, "confused": 0, "heart": 0, "rocket": 0, "eyes": 0,
@@ -148,7 +148,7 @@ impl ApiView<'_> {
     }
 
     /// Renders a comment. Its page URL depends on whether it is on an issue or a pull request.
-    pub(crate) fn issue_comment(&self, repository: &Repository, comment: &IssueComment) -> Value {
+    pub(crate) fn render_issue_comment(&self, repository: &Repository, comment: &IssueComment) -> Value {
         let (url, page) = (self.repository_url(repository), self.repository_page(repository));
         let own = format!("{url}/issues/comments/{}", comment.id);
         let folder = match repository.issues.get(&comment.issue) {
@@ -161,11 +161,11 @@ impl ApiView<'_> {
             "issue_url": format!("{url}/issues/{}", comment.issue),
             "id": comment.id,
             "node_id": node_id("IssueComment", comment.id),
-            "user": self.simple_user(comment.author),
+            "user": self.render_simple_user(comment.author),
             "created_at": comment.created_at,
             "updated_at": comment.updated_at,
             "author_association": self.author_association(repository, comment.author),
-            "reactions": self.empty_reactions(&own),
+            "reactions": self.render_empty_reactions(&own),
             "performed_via_github_app": null,
         });
         self.add_body_fields(&mut object, Some(&comment.body));

@@ -19,7 +19,7 @@ pub(crate) struct WorkflowFile {
 
 impl ApiView<'_> {
     /// Assets are always empty.
-    pub(crate) fn release(&self, repository: &Repository, release: &RepositoryRelease) -> Value {
+    pub(crate) fn render_release(&self, repository: &Repository, release: &RepositoryRelease) -> Value {
         let (url, page) = (self.repository_url(repository), self.repository_page(repository));
         let own = format!("{url}/releases/{}", release.id);
         let tag = escape_path(&release.tag_name);
@@ -29,7 +29,7 @@ impl ApiView<'_> {
             "upload_url": format!("{own}/assets{{?name,label}}"),
             "html_url": format!("{page}/releases/tag/{tag}"),
             "id": release.id,
-            "author": self.simple_user(release.author),
+            "author": self.render_simple_user(release.author),
             "node_id": node_id("Release", release.id),
             "tag_name": release.tag_name,
             "target_commitish": release.target_commitish,
@@ -49,7 +49,7 @@ impl ApiView<'_> {
     }
 
     /// `with_content` adds contents and a history of one revision, as for a single gist; lists omit them.
-    pub(crate) fn gist(&self, gist: &Gist, with_content: bool) -> Value {
+    pub(crate) fn render_gist(&self, gist: &Gist, with_content: bool) -> Value {
         let url = format!("{}/gists/{}", self.base, gist.id);
         let page = format!("{}/gist/{}", self.site_url(), gist.id);
         let mut files = Map::new();
@@ -87,7 +87,7 @@ impl ApiView<'_> {
             "comments_enabled": true,
             "user": null,
             "comments_url": format!("{url}/comments"),
-            "owner": self.simple_user(gist.owner),
+            "owner": self.render_simple_user(gist.owner),
             "truncated": false,
         });
         if with_content {
@@ -95,7 +95,7 @@ impl ApiView<'_> {
             let version = blake3::hash(format!("{} {}", gist.id, gist.updated_at).as_bytes()).to_hex()[..40].to_owned();
             let lines: usize = gist.files.values().map(|content| content.lines().count()).sum();
             let change = json!({
-                "user": self.simple_user(gist.owner),
+                "user": self.render_simple_user(gist.owner),
                 "url": format!("{url}/{version}"),
                 "version": version,
                 "committed_at": gist.updated_at,
@@ -107,7 +107,7 @@ impl ApiView<'_> {
     }
 
     /// Workflows are always active.
-    pub(crate) fn workflow(&self, repository: &Repository, workflow: &WorkflowFile) -> Value {
+    pub(crate) fn render_workflow(&self, repository: &Repository, workflow: &WorkflowFile) -> Value {
         let (url, page) = (self.repository_url(repository), self.repository_page(repository));
         let path = escape_path(&workflow.path);
         json!({
@@ -125,7 +125,7 @@ impl ApiView<'_> {
     }
 
     /// `workflow` is `None` if the file no longer exists.
-    pub(crate) fn workflow_run(
+    pub(crate) fn render_workflow_run(
         &self,
         repository: &Repository,
         run: &WorkflowRun,
@@ -163,8 +163,8 @@ impl ApiView<'_> {
             "pull_requests": [],
             "created_at": run.created_at,
             "updated_at": run.updated_at,
-            "actor": self.simple_user(run.actor),
-            "triggering_actor": self.simple_user(run.actor),
+            "actor": self.render_simple_user(run.actor),
+            "triggering_actor": self.render_simple_user(run.actor),
             "run_started_at": run.created_at,
         });
         super::extend_json_object(
@@ -186,8 +186,8 @@ impl ApiView<'_> {
                     "author": person(commit.map(|commit| &commit.author)),
                     "committer": person(commit.map(|commit| &commit.committer)),
                 },
-                "repository": self.repository(repository),
-                "head_repository": self.repository(repository),
+                "repository": self.render_repository(repository),
+                "head_repository": self.render_repository(repository),
                 "referenced_workflows": [],
             }),
         );

@@ -11,7 +11,7 @@ use crate::state::{Issue, PullRequest, PullRequestReview, Repository, ReviewComm
 
 impl ApiView<'_> {
     /// Renders the form in lists, without mergeability and counts, which are expensive.
-    pub(crate) fn pull_simple(&self, repository: &Repository, issue: &Issue, pull: &PullRequest) -> Value {
+    pub(crate) fn render_simple_pull(&self, repository: &Repository, issue: &Issue, pull: &PullRequest) -> Value {
         let (url, page) = (self.repository_url(repository), self.repository_page(repository));
         let number = issue.number;
         let (own, html, as_issue) =
@@ -32,30 +32,30 @@ impl ApiView<'_> {
             "state": issue.state.name(),
             "locked": issue.locked,
             "title": issue.title,
-            "user": self.simple_user(issue.author),
+            "user": self.render_simple_user(issue.author),
             "created_at": issue.created_at,
             "updated_at": issue.updated_at,
             "closed_at": issue.closed_at,
             "merged_at": pull.merged.as_ref().map(|merged| merged.at),
             "merge_commit_sha": pull.merged.as_ref().map(|merged| merged.commit),
-            "assignee": issue.assignees.first().map_or(Value::Null, |id| self.simple_user(*id)),
-            "assignees": self.simple_users(&issue.assignees),
+            "assignee": issue.assignees.first().map_or(Value::Null, |id| self.render_simple_user(*id)),
+            "assignees": self.render_simple_users(&issue.assignees),
         });
         extend_json_object(
             &mut object,
             json!({
-                "requested_reviewers": self.simple_users(&pull.requested_reviewers),
+                "requested_reviewers": self.render_simple_users(&pull.requested_reviewers),
                 "requested_teams": [],
-                "labels": self.labels(repository, &issue.labels),
-                "milestone": self.milestone_of(repository, issue),
+                "labels": self.render_labels(repository, &issue.labels),
+                "milestone": self.render_issue_milestone(repository, issue),
                 "draft": pull.draft,
                 "commits_url": format!("{own}/commits"),
                 "review_comments_url": format!("{own}/comments"),
                 "review_comment_url": format!("{url}/pulls/comments{{/number}}"),
                 "comments_url": format!("{as_issue}/comments"),
                 "statuses_url": format!("{url}/statuses/{head}"),
-                "head": self.branch_end(pull.head.repository.and_then(|id| self.state.repository(id)), pull.head.owner, &pull.head.branch, head),
-                "base": self.branch_end(Some(repository), repository.owner, &pull.base, base),
+                "head": self.render_branch_end(pull.head.repository.and_then(|id| self.state.repository(id)), pull.head.owner, &pull.head.branch, head),
+                "base": self.render_branch_end(Some(repository), repository.owner, &pull.base, base),
                 "_links": {
                     "self": link(own.clone()),
                     "html": link(html.clone()),
@@ -76,7 +76,7 @@ impl ApiView<'_> {
     }
 
     /// Renders `head` or `base`. The repository is null for a deleted fork.
-    fn branch_end(
+    fn render_branch_end(
         &self,
         repository: Option<&Repository>,
         owner: crate::state::AccountId,
@@ -87,21 +87,21 @@ impl ApiView<'_> {
             "label": format!("{}:{branch}", self.state.login(owner)),
             "ref": branch,
             "sha": sha,
-            "user": self.simple_user(owner),
-            "repo": repository.map(|repository| self.repository(repository)),
+            "user": self.render_simple_user(owner),
+            "repo": repository.map(|repository| self.render_repository(repository)),
         })
     }
 
     /// The full form. `computed` is false right after a change: GitHub computes mergeability in the background, and
     /// clients must poll for it.
-    pub(crate) fn full_pull(
+    pub(crate) fn render_full_pull(
         &self,
         repository: &Repository,
         issue: &Issue,
         pull: &PullRequest,
         computed: bool,
     ) -> Value {
-        let mut object = self.pull_simple(repository, issue, pull);
+        let mut object = self.render_simple_pull(repository, issue, pull);
         let changes = self.pull_changes(repository, issue, pull);
         let (mergeable, state) = merging::assess_mergeability(self.state, repository, issue, pull);
         // Null until GitHub's background job has run, which is after the response to a change.
@@ -114,7 +114,7 @@ impl ApiView<'_> {
                 // GitHub computes both separately; here a merge without conflicts counts as rebaseable.
                 "rebaseable": mergeable,
                 "mergeable_state": if computed { state } else { "unknown" },
-                "merged_by": pull.merged.as_ref().map(|merged| self.simple_user(merged.by)),
+                "merged_by": pull.merged.as_ref().map(|merged| self.render_simple_user(merged.by)),
                 "comments": repository.list_comments(issue.number).count(),
                 "review_comments": pull.review_comments.len(),
                 "maintainer_can_modify": pull.maintainer_can_modify,
@@ -158,14 +158,19 @@ impl ApiView<'_> {
     }
 
     /// A pending review has no `submitted_at`.
-    pub(crate) fn pull_review(&self, repository: &Repository, issue: &Issue, review: &PullRequestReview) -> Value {
+    pub(crate) fn render_pull_review(
+        &self,
+        repository: &Repository,
+        issue: &Issue,
+        review: &PullRequestReview,
+    ) -> Value {
         let own = format!("{}/pulls/{}", self.repository_url(repository), issue.number);
         let html =
             format!("{}/pull/{}#pullrequestreview-{}", self.repository_page(repository), issue.number, review.id);
         let mut object = json!({
             "id": review.id,
             "node_id": node_id("PullRequestReview", review.id),
-            "user": self.simple_user(review.author),
+            "user": self.render_simple_user(review.author),
             "state": review.state.name(),
             "html_url": html,
             "pull_request_url": own,
@@ -181,7 +186,12 @@ impl ApiView<'_> {
     }
 
     /// Positions equal lines: the position within the diff is not simulated.
-    pub(crate) fn review_comment(&self, repository: &Repository, issue: &Issue, comment: &ReviewComment) -> Value {
+    pub(crate) fn render_review_comment(
+        &self,
+        repository: &Repository,
+        issue: &Issue,
+        comment: &ReviewComment,
+    ) -> Value {
         let url = self.repository_url(repository);
         let own = format!("{url}/pulls/comments/{}", comment.id);
         let pull = format!("{url}/pulls/{}", issue.number);
@@ -195,14 +205,14 @@ impl ApiView<'_> {
             "path": comment.path,
             "commit_id": comment.commit,
             "original_commit_id": comment.commit,
-            "user": self.simple_user(comment.author),
+            "user": self.render_simple_user(comment.author),
             "created_at": comment.created_at,
             "updated_at": comment.updated_at,
             "html_url": html,
             "pull_request_url": pull,
             "author_association": self.author_association(repository, comment.author),
             "_links": {"self": {"href": own}, "html": {"href": html}, "pull_request": {"href": pull}},
-            "reactions": self.empty_reactions(&own),
+            "reactions": self.render_empty_reactions(&own),
             "side": comment.side,
             "subject_type": if comment.line.is_some() { "line" } else { "file" },
         });

@@ -61,7 +61,7 @@ impl ApiView<'_> {
 
     /// The form in lists and inside other resources. `permissions` are those of the caller, and absent for anonymous
     /// ones.
-    pub(crate) fn repository(&self, repository: &Repository) -> Value {
+    pub(crate) fn render_repository(&self, repository: &Repository) -> Value {
         let full_name = self.state.full_name(repository);
         let site = self.site_url();
         let host = site.split_once("://").map_or(site, |(_, host)| host);
@@ -72,7 +72,7 @@ impl ApiView<'_> {
         object.insert("name".to_owned(), json!(repository.name));
         object.insert("full_name".to_owned(), json!(full_name));
         object.insert("private".to_owned(), json!(repository.private));
-        object.insert("owner".to_owned(), self.simple_user(repository.owner));
+        object.insert("owner".to_owned(), self.render_simple_user(repository.owner));
         object.insert("html_url".to_owned(), json!(page));
         object.insert("description".to_owned(), json!(repository.description));
         object.insert("fork".to_owned(), json!(repository.fork_of.is_some()));
@@ -115,7 +115,7 @@ impl ApiView<'_> {
                 "archived": repository.archived,
                 "disabled": false,
                 "open_issues_count": open,
-                "license": self.license(repository),
+                "license": self.render_license(repository),
                 "allow_forking": true,
                 "is_template": false,
                 "web_commit_signoff_required": false,
@@ -142,8 +142,8 @@ impl ApiView<'_> {
     }
 
     /// Renders the form of a single repository. Merge settings are visible only with push access.
-    pub(crate) fn full_repository(&self, repository: &Repository) -> Value {
-        let mut object = self.repository(repository);
+    pub(crate) fn render_full_repository(&self, repository: &Repository) -> Value {
+        let mut object = self.render_repository(repository);
         let stars = object["stargazers_count"].clone();
         let forks = object["forks_count"].clone();
         extend_json_object(
@@ -171,19 +171,19 @@ impl ApiView<'_> {
         if let Some(parent) = repository.fork_of.and_then(|id| self.state.repository(id)) {
             // `parent` is the direct origin, `source` the root of the network.
             let source = self.state.repository(repository.network).unwrap_or(parent);
-            object["parent"] = self.repository(parent);
-            object["source"] = self.repository(source);
+            object["parent"] = self.render_repository(parent);
+            object["source"] = self.render_repository(source);
         }
         if let Some(owner) = self.state.account(repository.owner)
             && owner.kind == crate::state::AccountKind::Organization
         {
-            object["organization"] = self.simple_account(owner);
+            object["organization"] = self.render_simple_account(owner);
         }
         object
     }
 
     /// Recognises a few licenses by their text; null without a license file.
-    fn license(&self, repository: &Repository) -> Value {
+    fn render_license(&self, repository: &Repository) -> Value {
         let objects = self.state.objects(repository);
         let found = repository.default_branch_head().and_then(|head| objects.commit(head)).and_then(|commit| {
             ["LICENSE", "LICENSE.md", "LICENSE.txt"]
@@ -213,7 +213,12 @@ impl ApiView<'_> {
     }
 
     /// Renders branch protection. GitHub omits the parts that are not enabled.
-    pub(crate) fn branch_protection(&self, repository: &Repository, branch: &str, rule: &BranchProtection) -> Value {
+    pub(crate) fn render_branch_protection(
+        &self,
+        repository: &Repository,
+        branch: &str,
+        rule: &BranchProtection,
+    ) -> Value {
         let url = format!("{}/branches/{}/protection", self.repository_url(repository), super::escape_path(branch));
         let mut object = json!({
             "url": url,

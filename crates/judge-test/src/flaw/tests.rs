@@ -318,19 +318,20 @@ fn rules_constraints_and_plans_are_shared_and_broken_once() {
 #[test]
 fn a_replay_tells_harmless_flaws() {
     let first = |flaw| plant_everywhere(flaw).into_iter().find(|run| run.step.is_some()).expect("planted");
-    let facts = |passed, needless: &[u32]| ReplayResult { passed, needless: needless.to_vec() };
+    let replay = |is_solved, needless: &[u32]| ReplayResult { is_solved, needless_steps: needless.to_vec() };
     let call = first(PlantedFlaw::CorruptedArgument);
     let step = call.step.expect("a step");
-    assert!(call.explain_harmless(&facts(true, &[])).is_some(), "needed for a solved task");
+    assert!(call.explain_harmless(&replay(true, &[])).is_some(), "needed for a solved task");
     assert!(
-        call.explain_harmless(&facts(true, &[step])).is_none() && call.explain_harmless(&facts(false, &[])).is_none()
+        call.explain_harmless(&replay(true, &[step])).is_none() && call.explain_harmless(&replay(false, &[])).is_none()
     );
     let repeated = first(PlantedFlaw::RepeatedStep);
     let step = repeated.step.expect("a step");
-    assert!(repeated.explain_harmless(&facts(true, &[])).is_some());
-    assert!(repeated.explain_harmless(&facts(true, &[step - 1])).is_none(), "either of the two");
+    assert!(repeated.explain_harmless(&replay(true, &[])).is_some());
+    assert!(repeated.explain_harmless(&replay(true, &[step - 1])).is_none(), "either of the two");
     let missing = &plant_everywhere(PlantedFlaw::MissingStep)[0];
     assert!(
-        missing.explain_harmless(&facts(true, &[])).is_some() && missing.explain_harmless(&facts(false, &[])).is_none()
+        missing.explain_harmless(&replay(true, &[])).is_some()
+            && missing.explain_harmless(&replay(false, &[])).is_none()
     );
 }

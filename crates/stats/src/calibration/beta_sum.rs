@@ -28,7 +28,7 @@ pub(super) struct WeightedBeta {
 
 /// The sum of all `terms` and of a normal variable with mean 0.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct BetaSum {
+pub(super) struct BetaNormalSum {
     pub(super) terms: Vec<WeightedBeta>,
     pub(super) normal_variance: f64,
 }
@@ -83,8 +83,7 @@ impl WeightedBeta {
         let ln_scale = ln_beta(self.a, self.b);
         let density = |x: f64| {
             let share = x / self.weight;
-            let ln_density = (self.a - 1.0) * share.ln() + (self.b - 1.0) * (-share).ln_1p() - ln_scale;
-            ln_density.exp() / self.weight
+            ln_beta_density(share, self.a, self.b, ln_scale).exp() / self.weight
         };
         let is_narrow = self.variance().sqrt() < MIN_SMOOTH_POINTS * step;
         let is_rough = |at: i64| {
@@ -232,7 +231,7 @@ impl<'m> LatticeSum<'m> {
     }
 }
 
-impl BetaSum {
+impl BetaNormalSum {
     pub(super) fn mean(&self) -> f64 {
         self.terms.iter().map(WeightedBeta::mean).sum()
     }
@@ -274,6 +273,11 @@ impl BetaSum {
     }
 }
 
+/// Logarithm of the density of Beta(`a`, `b`). `ln_scale` is `ln_beta(a, b)`, which callers compute once.
+fn ln_beta_density(share: f64, a: f64, b: f64, ln_scale: f64) -> f64 {
+    (a - 1.0) * share.ln() + (b - 1.0) * (-share).ln_1p() - ln_scale
+}
+
 /// The quantile of a Beta distribution, by Newton's method inside of a bracket.
 pub(super) fn beta_quantile(probability: f64, a: f64, b: f64) -> f64 {
     let ln_scale = ln_beta(a, b);
@@ -290,7 +294,7 @@ pub(super) fn beta_quantile(probability: f64, a: f64, b: f64) -> f64 {
         } else {
             low = guess
         }
-        let density = ((a - 1.0) * guess.ln() + (b - 1.0) * (-guess).ln_1p() - ln_scale).exp();
+        let density = ln_beta_density(guess, a, b, ln_scale).exp();
         let step = guess - excess / density;
         let next = if step > low && step < high { step } else { f64::midpoint(low, high) };
         if (next - guess).abs() <= 1e-14 || high - low <= 1e-15 {
@@ -313,8 +317,8 @@ mod tests {
         let point = |at: u32| {
             let s = (f64::from(at) + 0.5) / f64::from(PIECES);
             let share = s * s * (3.0 - 2.0 * s);
-            let ln_density = (beta.a - 1.0) * share.ln() + (beta.b - 1.0) * (-share).ln_1p() - ln_scale;
-            (beta.weight * share, 6.0 * s * (1.0 - s) * ln_density.exp() / f64::from(PIECES))
+            let density = ln_beta_density(share, beta.a, beta.b, ln_scale).exp();
+            (beta.weight * share, 6.0 * s * (1.0 - s) * density / f64::from(PIECES))
         };
         (0..PIECES).map(point).collect()
     }
@@ -339,7 +343,7 @@ mod tests {
     fn largest_error(weight: f64, [a, b]: [f64; 2], [c, d]: [f64; 2], deviation: f64) -> f64 {
         let first = WeightedBeta { weight, a, b };
         let second = WeightedBeta { weight: 1.0 - weight, a: c, b: d };
-        let sum = BetaSum { terms: vec![first, second], normal_variance: deviation * deviation };
+        let sum = BetaNormalSum { terms: vec![first, second], normal_variance: deviation * deviation };
         let points = beta_points(first);
         let mut largest = 0.0_f64;
         for probability in [0.005, 0.025, 0.975] {
@@ -405,7 +409,7 @@ mod tests {
     #[test]
     fn without_one_parameter_a_variable_is_a_point() {
         let terms = vec![WeightedBeta { weight: 0.4, a: 3.0, b: 0.0 }, WeightedBeta { weight: 0.6, a: 8.0, b: 3.0 }];
-        let found = BetaSum { terms, normal_variance: 0.0 }.lower_quantile(0.3);
+        let found = BetaNormalSum { terms, normal_variance: 0.0 }.lower_quantile(0.3);
         assert!((found - 0.4 - 0.6 * beta_quantile(0.3, 8.0, 3.0)).abs() < 1e-6, "{found}");
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::interval::ConfidenceInterval;
 
-use super::beta_sum::{BetaSum, WeightedBeta};
+use super::beta_sum::{BetaNormalSum, WeightedBeta};
 use super::design_effect::{LabelledShare, labelled_share};
 use super::labelled::LabelledRun;
 
@@ -16,7 +16,7 @@ pub(super) const NEAR_PRIOR: f64 = 0.5;
 pub(super) fn posterior_bounds(
     estimate: f64,
     alpha: f64,
-    posterior: impl Fn((f64, f64)) -> BetaSum,
+    posterior: impl Fn((f64, f64)) -> BetaNormalSum,
 ) -> ConfidenceInterval {
     let low = posterior((NEAR_PRIOR, 1.0)).lower_quantile(0.5 * alpha);
     let high = posterior((1.0, NEAR_PRIOR)).upper_quantile(0.5 * alpha);
@@ -26,7 +26,7 @@ pub(super) fn posterior_bounds(
 /// The interval of a share among labelled cases.
 pub(super) fn labelled_share_interval(sample: &LabelledShare, alpha: f64) -> ConfidenceInterval {
     let LabelledShare { share, count, .. } = *sample;
-    posterior_bounds(share, alpha, |(right, wrong)| BetaSum {
+    posterior_bounds(share, alpha, |(right, wrong)| BetaNormalSum {
         terms: vec![WeightedBeta { weight: 1.0, a: share * count + right, b: (1.0 - share) * count + wrong }],
         normal_variance: 0.0,
     })

@@ -11,7 +11,7 @@
 
 use crate::interval::ConfidenceInterval;
 
-use super::beta_sum::{BetaSum, WeightedBeta};
+use super::beta_sum::{BetaNormalSum, WeightedBeta};
 use super::design_effect::{IndependentVariance, RunInfluence, case_weight, effective_part};
 use super::labelled::{JudgedRun, LabelledCase, LabelledRun};
 use super::labels_alone::posterior_bounds;
@@ -72,7 +72,7 @@ pub(super) fn post_stratify(
     let normal_variance = sample.population_variance(population, labelled);
     let posterior = |part: f64, prior| {
         let seen = sample.strata.iter().filter(|stratum| stratum.population_share > 0.0);
-        BetaSum { terms: seen.map(|stratum| stratum.posterior(part, prior)).collect(), normal_variance }
+        BetaNormalSum { terms: seen.map(|stratum| stratum.posterior(part, prior)).collect(), normal_variance }
     };
     let estimate = posterior(1.0, (1.0, 1.0)).mean();
     (estimate, posterior_bounds(estimate, alpha, |prior| posterior(part, prior)))

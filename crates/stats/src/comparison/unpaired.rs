@@ -11,30 +11,30 @@ use super::samples::{VersionSample, mean_over_tasks};
 /// Significance level of the interval that is inverted into a p-value.
 const ALPHA: f64 = 0.05;
 
-/// The mean of the means of tasks, and its squared standard error.
-struct SideMean {
+/// Mean over tasks of the per-task means, with its squared standard error.
+struct VersionMean {
     mean: f64,
     variance: f64,
     tasks: f64,
 }
 
-impl SideMean {
-    fn from_sample(sample: &VersionSample) -> SideMean {
+impl VersionMean {
+    fn from_sample(sample: &VersionSample) -> VersionMean {
         let mean = mean_over_tasks(sample.tasks.iter(), sample.unit);
         let tasks = sample.tasks.len() as f64;
         let squares: f64 = sample.tasks.iter().map(|task| (task.mean - mean).powi(2)).sum();
-        SideMean { mean, variance: if tasks > 1.0 { squares / (tasks - 1.0) / tasks } else { 0.0 }, tasks }
+        VersionMean { mean, variance: if tasks > 1.0 { squares / (tasks - 1.0) / tasks } else { 0.0 }, tasks }
     }
 }
 
 /// Means over tasks of both versions.
 pub(super) fn unpaired_means(first: &VersionSample, second: &VersionSample) -> (f64, f64) {
-    (SideMean::from_sample(first).mean, SideMean::from_sample(second).mean)
+    (VersionMean::from_sample(first).mean, VersionMean::from_sample(second).mean)
 }
 
 /// The effect; both versions must have a task.
 pub(super) fn estimate_unpaired(first: &VersionSample, second: &VersionSample, scale: EffectScale) -> EffectEstimate {
-    let (a, b) = (SideMean::from_sample(first), SideMean::from_sample(second));
+    let (a, b) = (VersionMean::from_sample(first), VersionMean::from_sample(second));
     let tasks = a.tasks.min(b.tasks);
     let raw = if (b.mean - a.mean).abs() <= f64::EPSILON * a.mean.max(b.mean) { 0.0 } else { b.mean - a.mean };
     // Derivatives of the effect with respect to the two means.
@@ -66,7 +66,7 @@ pub(super) fn estimate_unpaired(first: &VersionSample, second: &VersionSample, s
     };
     let estimate = EffectEstimate {
         value,
-        // Replaced below; the interval at this p-value is the plain one.
+        // Replaced below. With p = 0, `interval` does not widen the interval to contain 0.
         p_value: 0.0,
         test: ComparisonTest::UnpairedStudent,
         tasks,

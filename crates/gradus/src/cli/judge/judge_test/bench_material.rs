@@ -126,20 +126,20 @@ impl BenchMaterial {
             project: BENCH_NAME,
             bench: BENCH_NAME,
         };
-        let mut facts: BTreeMap<usize, ReplayResult> =
+        let mut replays: BTreeMap<usize, ReplayResult> =
             runs.iter().map(|(number, _)| (*number, ReplayResult::default())).collect();
         let mut take = |finished: Result<FinishedTrial, BenchError>| -> Result<(), BenchError> {
             let Ok(FinishedTrial { line, .. }) = finished else { return Ok(()) };
             let needless = line.replay.map(|replay| replay.needless).unwrap_or_default();
-            let needless = needless.into_iter().filter_map(|step| u32::try_from(step).ok()).collect();
+            let needless_steps = needless.into_iter().filter_map(|step| u32::try_from(step).ok()).collect();
             if let Some((number, ..)) = tasks.get(line.trial as usize) {
-                facts.insert(*number, ReplayResult { passed: line.passed, needless });
+                replays.insert(*number, ReplayResult { is_solved: line.passed, needless_steps });
             }
             Ok(())
         };
         // The callback never fails.
         let _ = run_each(replay_concurrency(), &jobs, &player, &AtomicBool::new(false), &mut take);
-        facts
+        replays
     }
 }
 
@@ -163,8 +163,8 @@ impl TruthCheck for BenchMaterial {
                 .enumerate()
                 .filter(|(_, run)| is_checked(run) && needs_steps(run.flaw) == with_steps)
                 .collect();
-            for (number, facts) in self.replay_runs(&part, with_steps) {
-                reasons[number] = runs[number].explain_harmless(&facts).map(str::to_owned);
+            for (number, replay) in self.replay_runs(&part, with_steps) {
+                reasons[number] = runs[number].explain_harmless(&replay).map(str::to_owned);
             }
         }
         reasons
