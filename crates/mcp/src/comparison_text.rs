@@ -1,6 +1,8 @@
 //! The answer of `compare`.
 
-use gradus_report::compare::{FailureGroupChange, TaskFlip, VersionComparison, build_comparison_tables};
+use gradus_report::compare::{
+    FailureGroupChange, TaskFlip, VersionComparison, build_comparison_tables, summarize_verdicts,
+};
 use gradus_report::{format_count, format_counted_noun};
 
 use crate::archive::{ArchiveError, RunArchive};
@@ -46,6 +48,7 @@ pub(crate) fn render_comparison(
         response.add_line(&format!("{}: {name}, judge {judge}, {tasks}, {runs}{part}", version.letter));
     }
     response.add_line(comparison.pairing.describe());
+    response.add_lines(&quote_text(&summarize_verdicts(&comparison), TextWindow::first(MAX_NOTE_CHARS)).lines);
     // Notes name evaluators and judges, which come from files.
     for note in comparison.notes().take(MAX_NOTES) {
         response.add_lines(&quote_text(&note, TextWindow::first(MAX_NOTE_CHARS)).lines);

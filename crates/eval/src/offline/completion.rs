@@ -64,6 +64,9 @@ pub(super) fn judge_completion(offline: &OfflineJudge<'_>) -> OfflineVerdict {
     let is_order = |action_flags: &ActionFlags| action_flags & CHANGES != 0 && action_flags & RETRIEVE & !COMPUTE == 0;
     let orders = query.announced.iter().map(|(_, action_flags)| *action_flags).filter(is_order);
     let asked: ActionFlags = orders.fold(0, |all, action_flags| all | action_flags) & CHANGES;
+    // "Open an issue and label it": "open" alone may be a wish to see it, but a call that opens one can set the label, too.
+    let accepted: ActionFlags =
+        query.announced.iter().fold(asked, |all, (_, action_flags)| all | action_flags & CHANGES);
     if asked == 0 {
         return OfflineVerdict::cannot_judge("The request does not order a change outright.");
     }
@@ -76,7 +79,7 @@ pub(super) fn judge_completion(offline: &OfflineJudge<'_>) -> OfflineVerdict {
     let did = (0..trajectory.steps.len()).any(|at| {
         let tool = offline.step(at).and_then(|step| offline.find_tool(step));
         let may_do = |tool: &IndexedTool| {
-            tool.serves_any() || tool.action_flags == 0 || possible_actions(tool.action_flags) & asked != 0
+            tool.serves_any() || tool.action_flags == 0 || possible_actions(tool.action_flags) & accepted != 0
         };
         offline.failure(at).is_none() && tool.is_none_or(|(_, tool)| may_do(tool))
     });

@@ -454,6 +454,15 @@ fn a_deed_that_was_never_done() {
     assert_eq!(judged("Which orders has c?", look(), "o-1"), "cannot");
     let done = vec![step("", "cancel_order", json!({"order": "o-1"}), "ok")];
     assert_eq!(judged("Please cancel order o-1.", done, "Your order is cancelled."), "cannot");
+    // What a call creates can have the label already.
+    let query = "Open an issue titled Crash. Label it as a bug and assign it to mona.";
+    let tools =
+        vec![tool("open_issue", "Create an issue.", &["title"]), tool("update_issue", "Change an issue.", &["labels"])];
+    let labelled =
+        |steps| Trajectory { tools: tools.clone().into(), ..run(query, steps, "I opened #1 with the label bug.") };
+    let completion = |steps| label(&OfflineJudge::new(&labelled(steps)).task_completion());
+    assert_eq!(completion(vec![step("", "open_issue", json!({"title": "Crash", "labels": ["bug"]}), "#1")]), "cannot");
+    assert_eq!(completion(vec![]), "bad");
 }
 
 #[test]

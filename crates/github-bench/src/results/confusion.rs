@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use crate::trial::TrialLine;
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::evaluator::{
-    ARGUMENT_PROVENANCE, CALL_VALIDITY, ERROR_RECOVERY, OUTCOME, QUERY_TO_THOUGHT, SEQUENCE_OPTIMALITY, TASK_COMPLETION,
-    THOUGHT_TO_TOOL,
+    ARGUMENT_PROVENANCE, CALL_VALIDITY, ERROR_RECOVERY, OUTCOME, QUERY_TO_THOUGHT, SEQUENCE_OPTIMALITY,
+    TASK_COMPLETION, THOUGHT_TO_TOOL,
 };
 use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
 use serde::Serialize;

@@ -6,7 +6,7 @@ use askama::Template;
 use gradus_core::visible::printable_line;
 use unicode_width::UnicodeWidthStr;
 
-use super::comparison_tables::build_comparison_tables;
+use super::comparison_tables::{build_comparison_tables, summarize_verdicts};
 use super::version_comparison::{ComparedVersion, VersionComparison};
 use crate::html::charts::load_chart_symbols;
 use crate::html::svg::Svg;
@@ -46,6 +46,7 @@ pub fn print_comparison(comparison: &VersionComparison, out: &mut dyn Write) -> 
         )?;
     }
     writeln!(out, "{DIM}{}{DIM:#}", comparison.pairing.describe())?;
+    writeln!(out, "{BOLD}{}{BOLD:#}", printable_line(&summarize_verdicts(comparison)))?;
     for note in comparison.notes() {
         writeln!(out, "{YELLOW}note:{YELLOW:#} {}", printable_line(&note))?;
     }
@@ -116,7 +117,7 @@ pub fn write_comparison_markdown(comparison: &VersionComparison, out: &mut dyn W
         let name = escape_markdown_cell(&version.name);
         writeln!(out, "- **{}**: {name}, {}", version.letter, escape_markdown_cell(&describe_version(version)))?;
     }
-    writeln!(out)?;
+    writeln!(out, "\n**{}**\n", escape_markdown_cell(&summarize_verdicts(comparison)))?;
     for note in comparison.notes() {
         writeln!(out, "> {}\n", escape_markdown_cell(&note))?;
     }
@@ -156,6 +157,7 @@ pub fn write_comparison_html(comparison: &VersionComparison, out: &mut dyn Write
     });
     let page = ComparisonPage {
         versions: versions.collect(),
+        summary: text::format_display_line(&summarize_verdicts(comparison)),
         notes: comparison.notes().map(|note| text::format_display_block(&note)).collect(),
         tables: build_comparison_tables(comparison).iter().map(ReportTableView::from_table).collect(),
         style: StyleSheet(STYLE),
@@ -176,6 +178,7 @@ struct VersionLine {
 #[template(path = "comparison.html")]
 struct ComparisonPage {
     versions: Vec<VersionLine>,
+    summary: String,
     notes: Vec<DisplayText>,
     tables: Vec<ReportTableView>,
     style: StyleSheet,

@@ -39,6 +39,55 @@ pub fn build_comparison_tables(comparison: &VersionComparison) -> Vec<ReportTabl
     tables
 }
 
+/// Sums up the verdicts of a comparison in a sentence. For several pairs of versions, the verdicts are counted by pair.
+pub fn summarize_verdicts(comparison: &VersionComparison) -> String {
+    let has_pairs = comparison.report.pairs.len() > 1;
+    let mut sides: [Vec<String>; 2] = Default::default();
+    let (mut compared, mut same, mut untouched) = (0, 0, 0);
+    for pair in &comparison.report.pairs {
+        for found in &pair.dimensions {
+            compared += 1;
+            same += usize::from(found.verdict == ComparisonVerdict::Same);
+            untouched += usize::from(found.verdict == ComparisonVerdict::Inconclusive && is_unchanged(found));
+            let title = comparison.title(&found.dimension);
+            let name = match has_pairs {
+                true => format!("{title} ({} → {})", pair.first, pair.second),
+                false => title.to_owned(),
+            };
+            match found.verdict {
+                ComparisonVerdict::Worse => sides[0].push(name),
+                ComparisonVerdict::Better => sides[1].push(name),
+                ComparisonVerdict::Same | ComparisonVerdict::Inconclusive => {}
+            }
+        }
+    }
+    if compared == 0 {
+        return "Nothing could be compared.".to_owned();
+    }
+    let [worse, better] = &sides;
+    let open = compared - worse.len() - better.len() - same;
+    let mut parts = Vec::new();
+    for (word, names) in [("Worse", worse), ("Better", better)] {
+        if !names.is_empty() {
+            parts.push(format!("{word}: {}.", names.join(", ")));
+        }
+    }
+    if parts.is_empty() {
+        parts.push("No certain change.".to_owned());
+    }
+    if same > 0 {
+        parts.push(format!("{same} of {compared} the same."));
+    }
+    if open > 0 {
+        let equal = match untouched {
+            0 => String::new(),
+            _ => format!(", {untouched} of them without any difference in these runs"),
+        };
+        parts.push(format!("{open} of {compared} undecided{equal}."));
+    }
+    parts.join(" ")
+}
+
 fn build_verdict_table(comparison: &VersionComparison) -> ReportTable {
     let has_pairs = comparison.report.pairs.len() > 1;
     let mut columns = vec![build_column("dimension", false)];
@@ -183,9 +232,9 @@ fn explain_verdict(pair: &VersionPairComparison, found: &DimensionComparison) ->
     };
     let Some(plan) = &found.plan else { return tasks };
     let detectable = plan.detectable_effect.map(|effect| match found.scale {
-        EffectScale::Share => format!("; could have seen {:.1} points", 100.0 * effect),
+        EffectScale::Share => format!("; would detect a change of {:.1} points", 100.0 * effect),
         EffectScale::Relative if relative_change(effect) >= MIN_FACTOR => String::new(),
-        EffectScale::Relative => format!("; could have seen {:.1} %", 100.0 * relative_change(effect)),
+        EffectScale::Relative => format!("; would detect a change of {:.1} %", 100.0 * relative_change(effect)),
     });
     let more = plan
         .more_tasks

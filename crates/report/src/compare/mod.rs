@@ -19,7 +19,7 @@ mod version_results;
 pub use baseline_file::{BaselineError, is_baseline, read_baseline, write_baseline};
 pub use compared_calibration::ComparedCalibration;
 pub use comparison_output::{print_comparison, write_comparison_html, write_comparison_markdown};
-pub use comparison_tables::{build_comparison_tables, verdict_word};
+pub use comparison_tables::{build_comparison_tables, summarize_verdicts, verdict_word};
 pub use group_changes::FailureGroupChange;
 pub use pairing_keys::MAX_VERSIONS;
 pub use results_builder::VersionResultsBuilder;

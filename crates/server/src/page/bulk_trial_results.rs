@@ -63,6 +63,8 @@ pub(super) struct BulkTrialResults {
 pub(super) struct ChangedVerdict {
     pub(super) href: String,
     pub(super) what: String,
+    /// The beginning of its id, which tells cases with the same step apart.
+    pub(super) trajectory: String,
     pub(super) before: String,
     pub(super) after: String,
     /// Labels of people; empty without any.
@@ -108,6 +110,9 @@ impl BulkTrialResults {
     }
 }
 
+/// Characters of an id that are shown.
+const SHOWN_ID_CHARS: usize = 12;
+
 /// A case with its new label.
 struct JudgedTrialCase<'c> {
     case: &'c BulkTrialCase,
@@ -136,6 +141,9 @@ impl JudgedTrialCase<'_> {
         ChangedVerdict {
             href: loaded_trace::format_step_url(&self.case.trace_id, Some(&self.case.trajectory_id), self.case.step),
             what: self.case.step.map_or_else(|| "whole trajectory".to_owned(), |step| format!("step {step}")),
+            trajectory: text::format_display_line(
+                &self.case.trajectory_id.chars().take(SHOWN_ID_CHARS).collect::<String>(),
+            ),
             before: text::format_display_line(before),
             after: text::format_display_line(self.label),
             people: people.join(", "),

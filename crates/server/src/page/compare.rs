@@ -7,7 +7,9 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use gradus_report::compare::{ComparedVersion, RunPairing, TaskFlip, VersionComparison, build_comparison_tables};
+use gradus_report::compare::{
+    ComparedVersion, RunPairing, TaskFlip, VersionComparison, build_comparison_tables, summarize_verdicts,
+};
 use gradus_report::html::number::{self, format_count};
 use gradus_report::html::text;
 use gradus_report::html::view::tables::ReportTableView;
@@ -73,6 +75,7 @@ struct RunComparisonPage {
     api: String,
     versions: Vec<ComparedRunView>,
     /// How runs were paired, and what differs in the tasks.
+    summary: String,
     notes: Vec<String>,
     /// Verdicts by dimension, and failure groups.
     tables: Vec<ReportTableView>,
@@ -227,6 +230,7 @@ fn build_comparison_page(
         swapped: subject.to_url("/compare", true).to_string(),
         api: api.to_string(),
         versions: comparison.versions.iter().map(|version| describe_version(version, &subject, &filter)).collect(),
+        summary: text::format_display_line(&summarize_verdicts(&comparison)),
         notes: std::iter::once(comparison.pairing.describe().to_owned()).chain(notes).collect(),
         tables: tables.map(|table| ReportTableView::from_table(&table)).collect(),
         flips,

@@ -34,7 +34,7 @@ impl ChartFrame {
     /// Both sizes leave 60 to 70 pixels right of the plot for notes.
     pub(super) fn new(size: ChartSize, rows: usize) -> ChartFrame {
         match size {
-            ChartSize::Wide => ChartFrame { size, rows, width: 560.0, left: 190.0, right: 488.0, row_height: 34.0 },
+            ChartSize::Wide => ChartFrame { size, rows, width: 760.0, left: 236.0, right: 688.0, row_height: 34.0 },
             ChartSize::Narrow => ChartFrame { size, rows, width: 336.0, left: 6.0, right: 268.0, row_height: 48.0 },
         }
     }
@@ -100,7 +100,7 @@ impl ChartFrame {
 
     /// Draws a text in place of a bar.
     pub(super) fn draw_placeholder(&self, svg: &mut Svg, row: usize, text: &str) {
-        let text = fit_chart_text(text, self.right - self.left - 8.0);
+        let text = fit_chart_text(text, self.width - self.left - 8.0);
         svg.text("nothing", TextAnchor::Start, self.left + 6.0, self.row_middle(row) + 4.5, &text);
     }
 

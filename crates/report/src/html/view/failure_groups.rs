@@ -1,6 +1,6 @@
 //! The most frequent errors: wrong verdicts by evaluator, tool and reason.
 
-use gradus_eval::report::{EvaluationSummary, FailureExample};
+use gradus_eval::report::{EvaluationSummary, FailureExample, ReportFinding};
 
 use super::{MAX_ROWS, format_evaluator_title, text};
 use crate::failure_list::{FailureRow, list_failure_rows};
@@ -32,6 +32,8 @@ pub struct FailureExampleView {
     pub trajectory_id: String,
     pub step: Option<u32>,
     pub request: String,
+    /// The flagged step further down in the report, or its page on the server.
+    pub href: Option<String>,
 }
 
 /// Maximum number of groups that are shown unfolded.
@@ -68,14 +70,23 @@ impl FailureGroupView {
             reason: text::format_display_line(&row.reason),
             count: format_count(row.count),
             share: format!("{:.1} %", row.share * 100.0),
-            examples: row.examples.iter().take(MAX_EXAMPLES).map(FailureExampleView::from_example).collect(),
+            examples: row
+                .examples
+                .iter()
+                .take(MAX_EXAMPLES)
+                .map(|example| FailureExampleView::from_example(example, summary))
+                .collect(),
         }
     }
 }
 
 impl FailureExampleView {
-    fn from_example(example: &FailureExample) -> FailureExampleView {
+    fn from_example(example: &FailureExample, summary: &EvaluationSummary) -> FailureExampleView {
+        let is_same = |found: &ReportFinding| {
+            found.trajectory_id == example.trajectory_id && found.step_index == example.step_index
+        };
         FailureExampleView {
+            href: summary.findings.iter().position(is_same).map(|index| format!("#finding-{}", index + 1)),
             trajectory_id: text::format_display_line(&example.trajectory_id),
             step: example.step_index,
             request: example.request.as_deref().map_or_else(String::new, shorten_request),
