@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures what judging by rules costs a step, and writes benches/results/rules_cpu.json.
 
-  benches/run_rules.py --captures DIR [--gradus BIN] [--rounds 5]
+  benches/run_rules.py --captures DIR [--gradus BIN] [--rounds 15]
 
 CPU time of `gradus eval --judge offline` with the core set, less that of `gradus traces`, which reads the same files,
 divided by the steps. Journal, summary and report are included. `long` is one trajectory with 1,000 and with 10,000
@@ -30,8 +30,10 @@ def cost_of_step(gradus, source, rounds):
     with tempfile.TemporaryDirectory() as folder:
         lines = subprocess.run([gradus, "traces", "--format", "jsonl", source], cwd=folder, capture_output=True, text=True).stdout.splitlines()
         steps = sum(len(json.loads(line)["steps"]) for line in lines)
-        read = min(cpu_seconds([gradus, "traces", "--format", "jsonl", source], folder) for _ in range(rounds))
-        judged = min(cpu_seconds([gradus, "eval", source, "--judge", "offline", "--evaluators", "core", "--quiet", "--fresh"], folder) for _ in range(rounds))
+        # By turns, so that other work on the machine disturbs both alike.
+        measured = [(cpu_seconds([gradus, "traces", "--format", "jsonl", source], folder),
+                     cpu_seconds([gradus, "eval", source, "--judge", "offline", "--evaluators", "core", "--quiet", "--fresh"], folder)) for _ in range(rounds)]
+        read, judged = map(min, zip(*measured))
     return {"steps": steps, "read_cpu_s": round(read, 3), "judged_cpu_s": round(judged, 3), "us_per_step": round((judged - read) * 1e6 / steps, 1)}
 
 
@@ -52,7 +54,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--captures", required=True)
     parser.add_argument("--gradus", default=str(TARGET / "gradus"))
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=15)
     given = parser.parse_args()
     gradus = os.path.abspath(given.gradus)
     with tempfile.TemporaryDirectory() as folder:
