@@ -8,6 +8,7 @@ use crate::sql::{SqlConnection, SqlParam, SqlValue, params_from_iter};
 use super::overview::RunEndingRow;
 use super::project_number;
 use super::session_turns::{SESSION_TOTALS_SQL, SessionTotals, sum_session, totals_from_row};
+use super::traces::{FIRST_PORTION, PORTION_GROWTH};
 use crate::Store;
 use crate::error::StoreError;
 
@@ -117,39 +118,51 @@ fn walk_sessions(
 ) -> Result<(Vec<SessionListCursor>, Option<SessionListCursor>), StoreError> {
     let to_ns = filter.to_ns.unwrap_or(i64::MAX);
     let top = (to_ns, i64::MIN, String::new());
-    let before = match cursor {
+    let mut before = match cursor {
         Some(cursor) => top.min((cursor.start_ns, cursor.project, cursor.session)),
         None => top,
     };
-    let mut values = vec![SqlValue::Integer(to_ns)];
-    values.extend(project.map(SqlValue::Integer));
-    values.extend([
-        SqlValue::Integer(filter.from_ns.unwrap_or(i64::MIN)),
-        SqlValue::Integer(before.0),
-        SqlValue::Integer(before.1),
-        SqlValue::Text(before.2),
-        SqlValue::Integer(MAX_EXAMINED as i64),
-    ]);
     let mut statement = sql.prepare_cached(&session_walk_sql(project.is_some()))?;
-    let mut rows = statement.query(params_from_iter(values))?;
     let mut found: Vec<SessionListCursor> = Vec::new();
     let mut examined = 0;
-    while let Some(row) = rows.next()? {
-        examined += 1;
-        let place = SessionListCursor { start_ns: row.get(0)?, project: row.get(1)?, session: row.get(2)? };
-        // Trajectories of one session that began at the same time are adjacent.
-        if row.get(3)? && found.last() != Some(&place) {
-            if found.len() == limit {
-                let next = found.last().cloned();
-                return Ok((found, next));
+    // PostgreSQL computes all rows of a statement before the first one is read.
+    let mut portion = FIRST_PORTION.max(limit + 1);
+    loop {
+        portion = portion.min(MAX_EXAMINED - examined);
+        let mut values = vec![SqlValue::Integer(to_ns)];
+        values.extend(project.map(SqlValue::Integer));
+        values.extend([
+            SqlValue::Integer(filter.from_ns.unwrap_or(i64::MIN)),
+            SqlValue::Integer(before.0),
+            SqlValue::Integer(before.1),
+            SqlValue::Text(before.2.clone()),
+            SqlValue::Integer(portion as i64),
+        ]);
+        let mut rows = statement.query(params_from_iter(values))?;
+        let mut read = 0;
+        while let Some(row) = rows.next()? {
+            read += 1;
+            let place = SessionListCursor { start_ns: row.get(0)?, project: row.get(1)?, session: row.get(2)? };
+            before = (place.start_ns, place.project, place.session.clone());
+            // Trajectories of one session that began at the same time are adjacent.
+            if row.get(3)? && found.last() != Some(&place) {
+                if found.len() == limit {
+                    let next = found.last().cloned();
+                    return Ok((found, next));
+                }
+                found.push(place);
             }
-            found.push(place.clone());
         }
+        if read < portion {
+            return Ok((found, None));
+        }
+        examined += read;
         if examined == MAX_EXAMINED {
-            return Ok((found, Some(place)));
+            let (start_ns, project, session) = before;
+            return Ok((found, Some(SessionListCursor { start_ns, project, session })));
         }
+        portion *= PORTION_GROWTH;
     }
-    Ok((found, None))
 }
 
 /// Whether no later trajectory of the session fits is a column of the result, so that the limit bounds what is examined.

@@ -62,9 +62,9 @@ impl FromStr for TraceListCursor {
 const MAX_EXAMINED_TRACES: usize = 20_000;
 /// Traces that the first statement of a walk examines at least. PostgreSQL computes all rows of a statement before the first
 /// one is read, so a walk begins with a few, and each further statement examines more.
-const FIRST_PORTION: usize = 64;
+pub(super) const FIRST_PORTION: usize = 64;
 /// Growth factor of the number of traces that the next statement of a walk examines.
-const PORTION_GROWTH: usize = 4;
+pub(super) const PORTION_GROWTH: usize = 4;
 /// Maximum number of projects in each of which a facet is walked. If there are more, all traces are examined by time
 /// instead.
 const MAX_WALKS: usize = 16;
