@@ -46,7 +46,7 @@ pub use session_list::{SessionFilter, SessionListCursor, SessionSummary, Session
 pub(crate) use session_turns::read_earlier_turns;
 pub use session_turns::{EarlierTurnRow, SessionTotals, SessionTurnPage, SessionTurnRow};
 pub use sessions::{SessionRow, SessionTrace};
-pub(crate) use spans::read_trace_group;
+pub(crate) use spans::{BLOCKS_OF_TRACE, SPANS_OF_TRACE, read_trace_group, signal_from_number};
 pub use spans::{PagePosition, ProjectPosition, StoredBlock, StoredTraceGroup, TraceGroupLimits};
 pub use store_progress::{GradedTrajectory, StoreProgress};
 pub use trace_order::{GroupTotals, MAX_SORTED_TRACES, SortedTraces, TraceCount, TraceOrder};

@@ -1,8 +1,9 @@
 //! Raw records: of one trace group, for assembly, and of a whole project, page by page.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 
-use crate::sql::{SqlConnection, params};
+use crate::sql::{KeyStart, SqlConnection, SqlParam, params};
 use gradus_core::span::{SpanId, TraceId};
 
 use super::project_number;
@@ -78,7 +79,7 @@ impl Default for TraceGroupLimits {
 /// Maximum bytes of one trace group in memory.
 pub(super) const MAX_GROUP_BYTES: usize = 64 << 20;
 /// Maximum number of spans with several versions that are tracked in one trace.
-const MAX_TRACKED_VERSIONS: i64 = 500_000;
+const MAX_TRACKED_VERSIONS: u32 = 500_000;
 /// Maximum number of traces in one page. With small traces, this limit ends a page before its size does.
 const MAX_PAGE_TRACES: i64 = 64;
 /// Size after which a page ends. The block that exceeds it is still included.
@@ -179,23 +180,40 @@ pub(super) fn read_blocks(
     left: &mut usize,
     blocks: &mut Vec<StoredBlock>,
 ) -> Result<Option<i64>, StoreError> {
-    let mut statement =
-        sql.prepare_cached("SELECT no, signal, arrived_ns, body FROM block WHERE trace = ? AND no > ? ORDER BY no")?;
-    let mut rows = statement.query([trace, after])?;
-    let mut last = None;
-    while let Some(row) = rows.next()? {
+    let (mut last, mut is_cut) = (None, false);
+    let first = after.saturating_add(1);
+    sql.visit_bodies(BLOCKS_OF_TRACE, &[SqlParam::Integer(trace)], first, |row| -> Result<_, StoreError> {
         if *left == 0 && last.is_some() {
-            return Ok(last);
+            is_cut = true;
+            return Ok(ControlFlow::Break(()));
         }
         check_query()?;
-        let export = decompress_bytes(row.get_ref(3)?.as_blob())?;
+        let export = decompress_bytes(row.get_ref(1)?.as_blob())?;
         *left = left.saturating_sub(export.len());
-        let signal = if row.get::<i64>(1)? == 1 { BlockSignal::Logs } else { BlockSignal::Spans };
         let no = row.get(0)?;
-        blocks.push(StoredBlock { no, trace, signal, arrived_ns: row.get(2)?, export });
+        blocks.push(StoredBlock {
+            no,
+            trace,
+            signal: signal_from_number(row.get(2)?),
+            arrived_ns: row.get(3)?,
+            export,
+        });
         last = Some(no);
-    }
-    Ok(None)
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(last.filter(|_| is_cut))
+}
+
+/// The blocks of a trace from one on, for [`SqlConnection::visit_bodies`].
+pub(crate) const BLOCKS_OF_TRACE: &str =
+    "SELECT no, body, signal, arrived_ns FROM block WHERE trace = ? AND no >= ? ORDER BY no LIMIT ?";
+/// The spans of a trace with the block of each, for [`SqlConnection::visit_rows`].
+pub(crate) const SPANS_OF_TRACE: &str =
+    "SELECT span_id, block FROM span WHERE trace = ? AND span_id >= ? ORDER BY span_id LIMIT ?";
+
+/// The signal of a block from the number in the database.
+pub(crate) fn signal_from_number(number: i64) -> BlockSignal {
+    if number == 1 { BlockSignal::Logs } else { BlockSignal::Spans }
 }
 
 /// For each span of a trace, the block with the version that counts. Only needed for traces that have several versions.
@@ -204,12 +222,24 @@ pub(super) fn read_versions(
     trace: i64,
     versions: &mut HashMap<(i64, SpanId), i64>,
 ) -> Result<(), StoreError> {
-    let mut statement = sql.prepare_cached("SELECT span_id, block FROM span WHERE trace = ? LIMIT ?")?;
-    let rows = statement
-        .query_map([trace, MAX_TRACKED_VERSIONS], |row| Ok((SpanId(row.get::<i64>(0)? as u64), row.get(1)?)))?;
-    for row in rows {
-        let (span, block) = row?;
-        versions.insert((trace, span), block);
+    let mut left = MAX_TRACKED_VERSIONS;
+    sql.visit_rows(SPANS_OF_TRACE, &[SqlParam::Integer(trace)], KeyStart::FIRST, |row| -> Result<_, StoreError> {
+        versions.insert((trace, SpanId(row.get::<i64>(0)? as u64)), row.get(1)?);
+        left -= 1;
+        Ok(if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connection::{assert_plan, open_writer};
+
+    #[test]
+    fn records_of_a_trace_are_found_through_indexes() {
+        let folder = tempfile::tempdir().unwrap();
+        let sql = open_writer(&folder.path().join("store.db")).unwrap();
+        assert_plan(&sql, BLOCKS_OF_TRACE, "block_by_trace (trace=? AND rowid>?)");
+        assert_plan(&sql, SPANS_OF_TRACE, "PRIMARY KEY (trace=? AND span_id>?)");
     }
-    Ok(())
 }

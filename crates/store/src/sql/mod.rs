@@ -5,6 +5,7 @@
 #[cfg(feature = "postgres")]
 pub(crate) mod dialect;
 mod error;
+mod portions;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
 mod query_each;
@@ -14,6 +15,7 @@ mod values;
 #[cfg(feature = "postgres")]
 pub(crate) use error::describe_postgres_error;
 pub(crate) use error::{OptionalRow, SqlError};
+pub(crate) use portions::KeyStart;
 pub(crate) use statement::{BulkInsert, SqlRow, SqlStatement};
 pub(crate) use values::{SqlParam, SqlParams, SqlValue, SqlValueRef, ToSqlParam, params, params_from_iter};
 
