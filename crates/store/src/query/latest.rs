@@ -4,6 +4,7 @@
 use crate::sql::{SqlConnection, SqlValue, params, params_from_iter};
 
 use super::metrics::list_project_numbers;
+use super::traces::PORTION_GROWTH;
 use super::trends::compute_bucket_bounds;
 use super::{MetricFilter, project_number};
 use crate::coarse_rollup::{HOUR_NS, NameKind};
@@ -46,8 +47,9 @@ pub(super) fn find_latest_trajectories(
     let mut walks = LatestScan::default();
     match way {
         None => {
-            let first = project.map(SqlValue::Integer).into_iter().collect();
-            walks.scan_rows(sql, &time_walk_sql(project.is_some()), first, filter, MAX_EXAMINED_TRAJECTORIES)?;
+            let first: Vec<SqlValue> = project.map(SqlValue::Integer).into_iter().collect();
+            let walk = LatestWalk::by_time(project.is_some());
+            walks.scan_rows(sql, &walk, &first, filter, MAX_EXAMINED_TRAJECTORIES)?;
         }
         Some(DrivingFacet { kind, name, shares }) => {
             let all: u64 = shares.iter().sum();
@@ -56,7 +58,7 @@ pub(super) fn find_latest_trajectories(
                 let most = (MAX_EXAMINED_TRAJECTORIES as u64).saturating_mul(share).div_ceil(all) as usize;
                 let first =
                     [SqlValue::Integer(project), SqlValue::Integer(kind as i64), SqlValue::Text(name.to_owned())];
-                walks.scan_rows(sql, &latest_facet_walk_sql(), first.into(), filter, most)?;
+                walks.scan_rows(sql, &LatestWalk::by_facet(), &first, filter, most)?;
             }
         }
     }
@@ -111,29 +113,45 @@ impl<'f> DrivingFacet<'f> {
 const COUNT_WITH_NAME: &str = "SELECT coalesce(sum(trajectories), 0) FROM usage_long WHERE size = 24 AND project = ? \
                            AND kind = ? AND name = ? AND bucket >= ? AND bucket <= ?";
 /// Columns of a walk, in the order in which [`LatestScan`] reads them. Parameters of every walk: agent, version, model,
-/// beginning, end, and the number of rows; those of one walk follow.
+/// beginning, and the number of rows. Those of its position follow, then its own.
 const COLUMNS: &str = "t.no, t.start_ns, t.end_ns - t.start_ns, t.is_error, t.cost_usd, t.version, \
                        (?1 IS NULL OR t.agent = ?1) AND (?2 IS NULL OR t.version = ?2) \
                        AND (?3 IS NULL OR t.model = ?3)";
+/// Number of [`COLUMNS`].
+const COLUMN_COUNT: usize = 7;
 
-/// A walk by time. The match is a column of the result and not a condition, so that the limit bounds the rows that are
-/// examined.
-pub(super) fn time_walk_sql(of_project: bool) -> String {
-    let (index, within) =
-        if of_project { ("trajectory_by_project", "t.project = ?7 AND") } else { ("trajectory_by_start", "") };
-    format!(
-        "SELECT {COLUMNS} FROM trajectory t INDEXED BY {index} WHERE {within} t.start_ns >= ?4 AND t.start_ns < ?5 \
-         ORDER BY t.start_ns DESC LIMIT ?6"
-    )
+/// A statement that walks trajectories from a position on. The match is a column of the result and not a condition, so
+/// that the limit bounds the rows that are examined.
+pub(super) struct LatestWalk {
+    sql: String,
+    /// Number of columns that its rows are ordered by, newest first. They follow [`COLUMNS`].
+    key_columns: usize,
 }
 
-/// A walk by facet.
-fn latest_facet_walk_sql() -> String {
-    format!(
-        "SELECT {COLUMNS} FROM facet f CROSS JOIN trajectory t INDEXED BY trajectory_by_trace ON t.trace = f.trace \
-         WHERE f.project = ?7 AND f.kind = ?8 AND f.value = ?9 AND f.start_ns >= ?4 AND f.start_ns < ?5 \
-         ORDER BY f.start_ns DESC LIMIT ?6"
-    )
+impl LatestWalk {
+    /// A walk by time.
+    pub(super) fn by_time(of_project: bool) -> LatestWalk {
+        let (index, within) =
+            if of_project { ("trajectory_by_project", "t.project = ?8 AND") } else { ("trajectory_by_start", "") };
+        let sql = format!(
+            "SELECT {COLUMNS}, t.start_ns, t.no FROM trajectory t INDEXED BY {index} \
+             WHERE {within} t.start_ns >= ?4 AND (t.start_ns, t.no) < (?6, ?7) \
+             ORDER BY t.start_ns DESC, t.no DESC LIMIT ?5"
+        );
+        LatestWalk { sql, key_columns: 2 }
+    }
+
+    /// A walk by facet. The position is within the trajectories of a trace, but an index knows only the trace.
+    pub(super) fn by_facet() -> LatestWalk {
+        let sql = format!(
+            "SELECT {COLUMNS}, f.start_ns, f.trace, t.no \
+             FROM facet f CROSS JOIN trajectory t INDEXED BY trajectory_by_trace ON t.trace = f.trace \
+             WHERE f.project = ?9 AND f.kind = ?10 AND f.value = ?11 AND f.start_ns >= ?4 \
+             AND (f.start_ns, f.trace) <= (?6, ?7) AND NOT (f.start_ns = ?6 AND f.trace = ?7 AND t.no >= ?8) \
+             ORDER BY f.start_ns DESC, f.trace DESC, t.no DESC LIMIT ?5"
+        );
+        LatestWalk { sql, key_columns: 3 }
+    }
 }
 
 /// The result of walking one project after the other.
@@ -145,51 +163,77 @@ pub(super) struct LatestScan {
 }
 
 impl LatestScan {
-    /// Examines the rows of a statement. `own` are the parameters behind those that every walk has.
+    /// Examines the rows of a walk. `own` are the parameters behind those that every walk has.
     pub(super) fn scan_rows(
         &mut self,
         sql: &SqlConnection,
-        statement: &str,
-        own: Vec<SqlValue>,
+        walk: &LatestWalk,
+        own: &[SqlValue],
         filter: &MetricFilter,
         most: usize,
     ) -> Result<(), StoreError> {
-        let mut statement = sql.prepare_cached(statement)?;
+        // SQLite computes rows as they are read, PostgreSQL all of a statement before the first one is read.
+        let portion = sql.choose(most, MAX_LATEST_TRAJECTORIES + 1);
+        self.scan_portions(sql, walk, own, filter, most, portion)
+    }
+
+    /// As [`LatestScan::scan_rows`]. `portion` is the maximum number of rows of the first statement.
+    pub(super) fn scan_portions(
+        &mut self,
+        sql: &SqlConnection,
+        walk: &LatestWalk,
+        own: &[SqlValue],
+        filter: &MetricFilter,
+        most: usize,
+        mut portion: usize,
+    ) -> Result<(), StoreError> {
+        let mut statement = sql.prepare_cached(&walk.sql)?;
         let text = |name: &Option<String>| name.clone().map_or(SqlValue::Null, SqlValue::Text);
-        let mut values = vec![
-            text(&filter.agent),
-            text(&filter.version),
-            text(&filter.model),
-            SqlValue::Integer(filter.from_ns.unwrap_or(i64::MIN)),
-            SqlValue::Integer(filter.to_ns.unwrap_or(i64::MAX)),
-            SqlValue::Integer(most as i64),
-        ];
-        values.extend(own);
-        let mut rows = statement.query(params_from_iter(values))?;
-        let (mut found, mut looked_at, mut last) = (0, 0, None);
-        while let Some(row) = rows.next()? {
-            looked_at += 1;
-            let start_ns = row.get(1)?;
-            last = Some(start_ns);
-            if row.get(6)? {
-                found += 1;
-                self.seen.push(LatestTrajectory {
-                    no: row.get(0)?,
-                    start_ns,
-                    took_ns: row.get(2)?,
-                    is_error: row.get(3)?,
-                    cost_usd: row.get(4)?,
-                    version: row.get(5)?,
-                });
+        let names = [text(&filter.agent), text(&filter.version), text(&filter.model)];
+        // Everything before the end: no row has the smallest number.
+        let mut position = vec![i64::MIN; walk.key_columns];
+        position[0] = filter.to_ns.unwrap_or(i64::MAX);
+        let (mut found, mut examined, mut last) = (0, 0, None);
+        loop {
+            portion = portion.min(most - examined);
+            let mut values = names.to_vec();
+            values.extend([filter.from_ns.unwrap_or(i64::MIN), portion as i64].map(SqlValue::Integer));
+            values.extend(position.iter().copied().map(SqlValue::Integer));
+            values.extend(own.iter().cloned());
+            let mut rows = statement.query(params_from_iter(values))?;
+            let mut read = 0;
+            while let Some(row) = rows.next()? {
+                read += 1;
+                let start_ns = row.get(1)?;
+                last = Some(start_ns);
+                for (index, key) in position.iter_mut().enumerate() {
+                    *key = row.get(COLUMN_COUNT + index)?;
+                }
+                if row.get(6)? {
+                    found += 1;
+                    self.seen.push(LatestTrajectory {
+                        no: row.get(0)?,
+                        start_ns,
+                        took_ns: row.get(2)?,
+                        is_error: row.get(3)?,
+                        cost_usd: row.get(4)?,
+                        version: row.get(5)?,
+                    });
+                }
+                if found > MAX_LATEST_TRAJECTORIES {
+                    break;
+                }
             }
-            if found > MAX_LATEST_TRAJECTORIES {
-                break;
+            examined += read;
+            if found > MAX_LATEST_TRAJECTORIES || examined == most {
+                self.horizon = self.horizon.max(last);
+                return Ok(());
             }
+            if read < portion {
+                return Ok(());
+            }
+            portion *= PORTION_GROWTH;
         }
-        if looked_at == most || found > MAX_LATEST_TRAJECTORIES {
-            self.horizon = self.horizon.max(last);
-        }
-        Ok(())
     }
 }
 
@@ -202,15 +246,16 @@ mod tests {
     fn what_is_looked_at_has_a_bound_and_is_not_sorted() {
         let folder = tempfile::tempdir().unwrap();
         let sql = open_writer(&folder.path().join("store.db")).unwrap();
-        assert_plan(&sql, &time_walk_sql(true), "trajectory_by_project (project=? AND start_ns>? AND start_ns<?)");
-        assert_plan(&sql, &time_walk_sql(false), "trajectory_by_start (start_ns>? AND start_ns<?)");
-        let way = "PRIMARY KEY (project=? AND kind=? AND value=? AND start_ns>? AND start_ns<?)";
-        assert_plan(&sql, &latest_facet_walk_sql(), way);
+        let [of_project, of_all, by_facet] =
+            [LatestWalk::by_time(true), LatestWalk::by_time(false), LatestWalk::by_facet()].map(|walk| walk.sql);
+        assert_plan(&sql, &of_project, "trajectory_by_project (project=? AND start_ns>? AND start_ns<?)");
+        assert_plan(&sql, &of_all, "trajectory_by_start (start_ns>? AND start_ns<?)");
+        assert_plan(&sql, &by_facet, "PRIMARY KEY (project=? AND kind=? AND value=? AND start_ns>?");
         assert_plan(&sql, COUNT_WITH_NAME, "size=? AND project=? AND kind=? AND name=? AND bucket>? AND bucket<?");
         // The name is a column and no condition, so that every examined row counts towards the limit.
-        for statement in [time_walk_sql(true), time_walk_sql(false), latest_facet_walk_sql()] {
+        for statement in [of_project, of_all, by_facet] {
             let behind = statement.split(" WHERE ").nth(1).unwrap();
-            assert!(!behind.contains("?1 ") && behind.ends_with("LIMIT ?6"), "{statement}");
+            assert!(!behind.contains("?1 ") && behind.ends_with("LIMIT ?5"), "{statement}");
         }
     }
 

@@ -182,7 +182,10 @@ mod tests {
     use gradus_core::span::TraceId;
 
     use super::*;
-    use crate::query::latest::{LatestScan, time_walk_sql};
+    use crate::query::latest::{LatestScan, LatestWalk};
+    use crate::query::project_number;
+    use crate::records::FacetKind;
+    use crate::sql::SqlValue;
     use crate::{
         AssembledTraceGroup, BlockSignal, OutcomeRecord, RecordedKind, StoreOptions, TraceChunk, TrajectoryRecord,
     };
@@ -286,11 +289,28 @@ mod tests {
         let reader = store.readers.take_reader().unwrap();
         let mut walks = LatestScan::default();
         let mut go = |most| {
-            walks.scan_rows(&reader, &time_walk_sql(false), Vec::new(), &filter, most).unwrap();
+            walks.scan_rows(&reader, &LatestWalk::by_time(false), &[], &filter, most).unwrap();
             (walks.seen.len(), walks.horizon)
         };
         assert_eq!(go(9), (4, None));
         assert_eq!(go(2), (6, Some(300)));
         assert_eq!(go(3), (9, Some(300)));
+        // Every way finds the same in portions of every size.
+        let project = project_number(&reader, "shop").unwrap().unwrap();
+        let facet = [project, FacetKind::Agent as i64].map(SqlValue::Integer).into_iter();
+        let of_facet: Vec<SqlValue> = facet.chain([SqlValue::Text("a".to_owned())]).collect();
+        let ways = [
+            (LatestWalk::by_time(false), Vec::new(), vec![4, 3, 2, 1]),
+            (LatestWalk::by_time(true), vec![SqlValue::Integer(project)], vec![4, 3, 2, 1]),
+            (LatestWalk::by_facet(), of_facet, vec![4, 2, 1]),
+        ];
+        for (way, own, expected) in ways {
+            for portion in 1..6 {
+                let mut scan = LatestScan::default();
+                scan.scan_portions(&reader, &way, &own, &filter, 100, portion).unwrap();
+                let starts: Vec<i64> = scan.seen.iter().map(|one| one.start_ns / 100).collect();
+                assert_eq!((&starts, scan.horizon), (&expected, None), "portions of {portion}");
+            }
+        }
     }
 }
