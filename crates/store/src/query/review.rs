@@ -4,9 +4,10 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::str::FromStr;
 
-use crate::sql::{OptionalRow, SqlConnection, SqlValue, params, params_from_iter};
+use crate::sql::{OptionalRow, SqlConnection, SqlRow, SqlValue, params, params_from_iter};
 
 use super::project_number;
+use super::traces::{FIRST_PORTION, PORTION_GROWTH};
 use crate::Store;
 use crate::error::StoreError;
 
@@ -107,11 +108,9 @@ impl Store {
         let sql: &SqlConnection = &*reader.snapshot()?;
         let Some(walk) = ReviewWalk::new(sql, filter)? else { return Ok((None, None)) };
         let start = after.map_or((i64::MAX, i64::MAX), |place| (place.start_ns, place.trajectory));
-        let mut trajectories = sql.prepare_cached(&walk.statement)?;
-        let mut rows = trajectories.query(params_from_iter(walk.values(start, MAX_TRAJECTORIES)))?;
-        let (mut looked_at, mut last) = (0, None);
-        while let Some(row) = rows.next()? {
-            looked_at += 1;
+        let (mut examined, mut last, mut item) = (0, None, None);
+        walk.visit_trajectories(sql, start, MAX_TRAJECTORIES, |row| {
+            examined += 1;
             let (start_ns, trajectory): (i64, i64) = (row.get(0)?, row.get(1)?);
             let trajectory_id: String = row.get(2)?;
             let passed = after.filter(|place| place.trajectory == trajectory);
@@ -127,11 +126,16 @@ impl Store {
             if let Some((step, evaluator)) = found {
                 let trace_id = load_trace_id(sql, row.get(3)?)?;
                 let place = ReviewPosition { start_ns, trajectory, step, evaluator };
-                return Ok((Some(ReviewItem { place, trajectory_id, trace_id }), None));
+                item = Some(ReviewItem { place, trajectory_id, trace_id });
+                return Ok(ControlFlow::Break(()));
             }
             last = Some(ReviewPosition { start_ns, trajectory, step: u32::MAX, evaluator: String::new() });
+            Ok(ControlFlow::Continue(()))
+        })?;
+        if item.is_some() {
+            return Ok((item, None));
         }
-        Ok((None, last.filter(|_| looked_at == MAX_TRAJECTORIES)))
+        Ok((None, last.filter(|_| examined == MAX_TRAJECTORIES)))
     }
 
     /// Labels, the latest first.
@@ -233,7 +237,7 @@ fn label_walk_sql(of_project: bool, in_order: bool) -> String {
 pub(super) struct ReviewWalk<'f> {
     filter: &'f ReviewFilter,
     /// Columns: start, number, id and trace.
-    pub(super) statement: String,
+    statement: String,
     project: Option<i64>,
     group: Option<i64>,
 }
@@ -265,10 +269,48 @@ impl<'f> ReviewWalk<'f> {
         Ok(Some(ReviewWalk { filter, statement, project, group }))
     }
 
-    /// Values of the statement, for trajectories from a start and a number on.
-    pub(super) fn values(&self, start: (i64, i64), limit: i64) -> Vec<SqlValue> {
-        let given = [self.group, self.project].into_iter().flatten();
-        given.chain([start.0, start.1, limit]).map(SqlValue::Integer).collect()
+    /// Visits the trajectories from a start and a number on until `visit` breaks, at most `most` of them.
+    pub(super) fn visit_trajectories(
+        &self,
+        sql: &SqlConnection,
+        start: (i64, i64),
+        most: i64,
+        visit: impl FnMut(&SqlRow<'_>) -> Result<ControlFlow<()>, StoreError>,
+    ) -> Result<(), StoreError> {
+        // SQLite computes rows as they are read, PostgreSQL all of a statement before the first one is read.
+        self.visit_portions(sql, start, most, sql.choose(most, FIRST_PORTION as i64), visit)
+    }
+
+    /// As [`ReviewWalk::visit_trajectories`]. `portion` is the maximum number of rows of the first statement.
+    fn visit_portions(
+        &self,
+        sql: &SqlConnection,
+        start: (i64, i64),
+        most: i64,
+        mut portion: i64,
+        mut visit: impl FnMut(&SqlRow<'_>) -> Result<ControlFlow<()>, StoreError>,
+    ) -> Result<(), StoreError> {
+        let mut statement = sql.prepare_cached(&self.statement)?;
+        let (mut from, mut left) = (start, most);
+        loop {
+            portion = portion.min(left);
+            let values = [self.group, self.project].into_iter().flatten().chain([from.0, from.1, portion]);
+            let mut rows = statement.query(params_from_iter(values))?;
+            let mut row_count = 0;
+            while let Some(row) = rows.next()? {
+                row_count += 1;
+                // The bound is inclusive.
+                from = (row.get(0)?, row.get::<i64>(1)?.saturating_sub(1));
+                if visit(&row)?.is_break() {
+                    return Ok(());
+                }
+            }
+            left -= row_count;
+            if left == 0 || row_count < portion {
+                return Ok(());
+            }
+            portion *= PORTION_GROWTH as i64;
+        }
     }
 
     /// Visits the verdicts on a trajectory that match, by step and evaluator. `visit` gets both, and a function that says
@@ -466,6 +508,22 @@ mod tests {
             assert_eq!(store.next_verdict(&in_project("none"), None).unwrap(), (None, None));
         }
         assert_eq!(store.next_verdict(&of_group("unknown"), None).unwrap(), (None, None));
+        // Portions of every size visit the same trajectories.
+        let reader = store.readers.take_reader().unwrap();
+        let groups = [None, Some("group-1")];
+        for (group, ids) in groups.into_iter().zip([vec!["b#1", "a"], vec!["a"]]) {
+            let filter = group.map_or_else(ReviewFilter::default, of_group);
+            let walk = ReviewWalk::new(&reader, &filter).unwrap().unwrap();
+            for (portion, most) in [(1, 9), (2, 9), (9, 9), (1, 1)] {
+                let mut found: Vec<String> = Vec::new();
+                walk.visit_portions(&reader, (i64::MAX, i64::MAX), most, portion, |row| {
+                    found.push(row.get(2)?);
+                    Ok(ControlFlow::Continue(()))
+                })
+                .unwrap();
+                assert_eq!(found, ids[..ids.len().min(most as usize)], "{portion} {most}");
+            }
+        }
         assert_eq!(store.review_progress(&of_group("unknown"), None).unwrap(), ReviewProgress::default());
     }
 

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use crate::sql::{OptionalRow, SqlConnection, params_from_iter};
+use crate::sql::{OptionalRow, SqlConnection};
 
 use super::review::{ReviewFilter, ReviewItem, ReviewPosition, ReviewWalk, load_trace_id};
 use crate::Store;
@@ -37,17 +37,14 @@ impl Store {
         let sql: &SqlConnection = &*reader.snapshot()?;
         let mut progress = ReviewProgress::default();
         let Some(walk) = ReviewWalk::new(sql, filter)? else { return Ok(progress) };
-        let mut trajectories = sql.prepare_cached(&walk.statement)?;
-        let values = walk.values((i64::MAX, i64::MAX), MAX_COUNTED_TRAJECTORIES + 1);
-        let mut rows = trajectories.query(params_from_iter(values))?;
         let mut examined = 0;
-        while let Some(row) = rows.next()? {
+        walk.visit_trajectories(sql, (i64::MAX, i64::MAX), MAX_COUNTED_TRAJECTORIES + 1, |row| {
             examined += 1;
             if examined > MAX_COUNTED_TRAJECTORIES {
                 progress.is_more = true;
             }
             if progress.is_more {
-                break;
+                return Ok(ControlFlow::Break(()));
             }
             let (trajectory, trajectory_id): (i64, String) = (row.get(1)?, row.get(2)?);
             let here = place.filter(|place| place.trajectory == trajectory);
@@ -63,7 +60,8 @@ impl Store {
                 }
                 Ok(ControlFlow::Continue(()))
             })?;
-        }
+            Ok(ControlFlow::Continue(()))
+        })?;
         Ok(progress)
     }
 
