@@ -1,8 +1,9 @@
 //! Projects as objects of their own: created before any trace, described, and deleted with everything in them.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::sql::{OptionalRow, SqlConnection, SqlRow, params, params_from_iter};
+use crate::sql::{KeyStart, OptionalRow, SqlConnection, SqlRow, params, params_from_iter};
 use crate::sql::{SqlError, SqlValue};
 use gradus_core::span::TraceId;
 
@@ -51,20 +52,19 @@ impl Store {
         limit: usize,
     ) -> Result<Vec<ProjectInfo>, StoreError> {
         let reader = self.readers.take_reader()?;
-        let mut statement =
-            reader.prepare_cached("SELECT no, name, description FROM project WHERE no <= ? ORDER BY no DESC")?;
+        let statement = "SELECT no, name, description FROM project WHERE no <= ? ORDER BY no DESC LIMIT ?";
         let wanted = name_part.map(str::to_lowercase);
-        let mut rows = statement.query([up_to])?;
         let mut found = Vec::new();
-        while let Some(row) = rows.next()? {
-            let project = project_from_row(&row)?;
+        reader.visit_rows(statement, &[], KeyStart::AtMost(up_to), |row| -> Result<_, StoreError> {
+            let project = project_from_row(row)?;
             if wanted.as_ref().is_none_or(|wanted| project.name.to_lowercase().contains(wanted)) {
                 found.push(project);
                 if found.len() >= limit {
-                    break;
+                    return Ok(ControlFlow::Break(()));
                 }
             }
-        }
+            Ok(ControlFlow::Continue(()))
+        })?;
         Ok(found)
     }
 

@@ -1,8 +1,9 @@
 //! Annotations by target, and the matching of annotations that arrived before their target.
 
 use std::collections::HashSet;
+use std::ops::ControlFlow;
 
-use crate::sql::{OptionalRow, SqlConnection, SqlRow, params};
+use crate::sql::{KeyStart, OptionalRow, SqlConnection, SqlParam, SqlRow, params};
 use gradus_core::span::{SpanId, TraceId};
 
 use crate::Store;
@@ -54,20 +55,25 @@ impl Store {
         let sql: &SqlConnection = &*reader.snapshot()?;
         let mut found = Vec::new();
         if query.targets.is_empty() {
-            let mut statement = sql.prepare_cached(&format!(
+            if sql.sqlite().is_none() {
+                // Only with the project at hand can PostgreSQL choose between the latest annotations and the index.
+                sql.execute_batch("SET LOCAL plan_cache_mode = force_custom_plan")?;
+            }
+            let statement = format!(
                 "SELECT {COLUMNS}, project FROM annotation INDEXED BY annotation_by_project \
-                 WHERE project = ? AND no <= ? ORDER BY no DESC"
-            ))?;
-            let mut rows = statement.query([query.project, query.up_to.unwrap_or(i64::MAX)])?;
-            while let Some(row) = rows.next()? {
-                let row = annotation_from_row(&row)?;
+                 WHERE project = ? AND no <= ? ORDER BY no DESC LIMIT ?"
+            );
+            let start = KeyStart::AtMost(query.up_to.unwrap_or(i64::MAX));
+            sql.visit_rows(&statement, &[SqlParam::Integer(query.project)], start, |row| -> Result<_, StoreError> {
+                let row = annotation_from_row(row)?;
                 if query.matches(&row) {
                     found.push(row);
                     if found.len() >= query.limit {
-                        break;
+                        return Ok(ControlFlow::Break(()));
                     }
                 }
-            }
+                Ok(ControlFlow::Continue(()))
+            })?;
             return Ok(found);
         }
         let mut statement =
@@ -141,7 +147,7 @@ fn find_annotated_trace(sql: &SqlConnection, target: &str) -> Result<Option<Anno
             let id = id.split_once('#').map_or(id, |(id, _)| id);
             let SpanId(id) = SpanId::parse(id);
             sql.prepare_cached(
-                "SELECT trace.no, trace.project FROM span JOIN trace ON trace.no = span.trace WHERE span.span_id = ?",
+                "SELECT trace.no, trace.project FROM span JOIN trace ON trace.no = span.trace WHERE span.span_id = ? LIMIT 1",
             )?
             .query_row([id as i64], read)
             .optional()?
