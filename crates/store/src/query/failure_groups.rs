@@ -1,7 +1,9 @@
 //! Failure groups in a period: how many trajectories each has, and one to look at.
 
+use std::ops::ControlFlow;
+
 use crate::sql::SqlValue;
-use crate::sql::{OptionalRow, SqlConnection, params};
+use crate::sql::{KeyStart, OptionalRow, SqlConnection, SqlParam, ToSqlParam, params};
 use gradus_core::span::TraceId;
 
 use super::MetricFilter;
@@ -161,18 +163,22 @@ impl FailureScope<'_> {
         let mut values = self.values(options.before_ns.or(from_ns));
         values.push(SqlValue::Integer(from_ns.unwrap_or(i64::MIN)));
         values.push(options.key.map_or(SqlValue::Null, |key| SqlValue::Text(key.to_owned())));
-        let mut statement = sql.prepare_cached(&count_groups_sql())?;
-        let rows = statement.query_map(crate::sql::params_from_iter(values), |row| {
-            Ok(GroupCounts {
+        let values: Vec<SqlParam<'_>> = values.iter().map(ToSqlParam::to_param).collect::<Result<_, _>>()?;
+        let mut groups = Vec::new();
+        sql.visit_rows(&count_groups_sql(), &values, KeyStart::FIRST, |row| -> Result<_, StoreError> {
+            let group = GroupCounts {
                 no: row.get(0)?,
                 is_muted: row.get(1)?,
                 trajectories: row.get(2)?,
                 trajectories_before: row.get(3)?,
                 verdicts: row.get(4)?,
-            })
+            };
+            if group.trajectories > 0 || options.key.is_some() {
+                groups.push(group);
+            }
+            Ok(ControlFlow::Continue(()))
         })?;
-        let rows: Vec<GroupCounts> = rows.collect::<Result<_, _>>()?;
-        Ok(rows.into_iter().filter(|group| group.trajectories > 0 || options.key.is_some()).collect())
+        Ok(groups)
     }
 
     fn load_group(&self, sql: &SqlConnection, counts: &GroupCounts) -> Result<FailureGroupRow, StoreError> {
@@ -237,12 +243,13 @@ impl FailureScope<'_> {
     }
 }
 
-/// Counts of all groups, or of the one with the key `?8`. `?7` is where the period begins.
+/// Counts of all groups, or of the one with the key `?8`, from the number `?9` on. `?7` is where the period begins.
 fn count_groups_sql() -> String {
     format!(
         "SELECT failure_group.no, muted_ns IS NOT NULL, count(CASE WHEN start_ns >= ?7 THEN 1 END), count(CASE WHEN start_ns < ?7 THEN 1 END), \
          coalesce(sum(CASE WHEN start_ns >= ?7 THEN verdicts END), 0) FROM failure_group LEFT JOIN failure \
-         ON failure.failure_group = failure_group.no AND {} WHERE ?8 IS NULL OR key = ?8 GROUP BY failure_group.no, muted_ns",
+         ON failure.failure_group = failure_group.no AND {} WHERE (?8 IS NULL OR key = ?8) AND failure_group.no >= ?9 \
+         GROUP BY failure_group.no ORDER BY failure_group.no LIMIT ?10",
         FailureScope::CONDITIONS
     )
 }
@@ -277,9 +284,9 @@ mod tests {
         let sql = open_writer(&folder.path().join("store.db")).unwrap();
         let mut plan = sql.prepare(&format!("EXPLAIN QUERY PLAN {}", count_groups_sql())).unwrap();
         let steps: Vec<String> =
-            plan.query_map([rusqlite::types::Null; 8], |row| row.get(3)).unwrap().map(Result::unwrap).collect();
+            plan.query_map([rusqlite::types::Null; 10], |row| row.get(3)).unwrap().map(Result::unwrap).collect();
         // Groups are few; of their rows, only those of the period are read.
         let search = "SEARCH failure USING PRIMARY KEY (failure_group=? AND start_ns>? AND start_ns<?) LEFT-JOIN";
-        assert_eq!(steps, ["SCAN failure_group", search]);
+        assert_eq!(steps, ["SEARCH failure_group USING INTEGER PRIMARY KEY (rowid>?)", search]);
     }
 }
