@@ -205,7 +205,7 @@ impl Store {
         tools.dedup();
         let mut unseen = Vec::new();
         let mut earlier = reader.prepare_cached(
-            "SELECT 1 FROM facet WHERE project = ? AND kind = ? AND value = ? AND start_ns >= ? AND start_ns < ?",
+            "SELECT 1 FROM facet WHERE project = ? AND kind = ? AND value = ? AND start_ns >= ? AND start_ns < ? LIMIT 1",
         )?;
         for (project, tool) in tools {
             if !tool.is_empty()

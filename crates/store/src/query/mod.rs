@@ -114,7 +114,7 @@ impl Store {
         let reader = self.readers.take_reader()?;
         let id = reader
             .prepare_cached(
-                "SELECT trace.trace_id FROM span JOIN trace ON trace.no = span.trace WHERE span.span_id = ?",
+                "SELECT trace.trace_id FROM span JOIN trace ON trace.no = span.trace WHERE span.span_id = ? LIMIT 1",
             )?
             .query_row(params![span.0 as i64], |row| row.get::<[u8; 16]>(0))
             .optional()?;

@@ -8,6 +8,7 @@ use gradus_core::span::{SpanId, TraceId};
 
 use super::ProjectPosition;
 use super::spans::{MAX_GROUP_BYTES, StoredBlock, read_blocks, read_versions};
+use super::traces::PORTION_GROWTH;
 use crate::Store;
 use crate::error::StoreError;
 
@@ -59,6 +60,8 @@ impl TraceWalk {
 
 /// Maximum number of traces in one page, if they are small.
 const MAX_PAGE_TRACES: usize = 64;
+/// Maximum number of traces that one statement lists, where most of them do not match.
+const MAX_PORTION_TRACES: usize = 4_096;
 /// Size after which no further trace is added to a page.
 const PAGE_BYTES: usize = 4 << 20;
 
@@ -111,7 +114,7 @@ impl Store {
                 return Ok(page);
             }
             at.trace += if walk.newest_first { -1 } else { 1 };
-            portion *= 4;
+            portion = (portion * PORTION_GROWTH).min(MAX_PORTION_TRACES);
         }
     }
 

@@ -6,10 +6,11 @@
 
 use crate::query::trace_filter::TraceFilter;
 use std::fmt;
+use std::ops::ControlFlow;
 use std::str::FromStr;
 
 use crate::sql::SqlValue;
-use crate::sql::{SqlConnection, params, params_from_iter};
+use crate::sql::{KeyStart, SqlConnection, SqlParam, params, params_from_iter};
 
 use super::project_number;
 use super::search::build_fts_query;
@@ -484,18 +485,20 @@ fn search_trace_page(
 
 /// Whether a trace was on an earlier page, for another of its trajectories.
 fn was_listed(sql: &SqlConnection, trace: i64, before: i64, terms: &str) -> Result<bool, StoreError> {
-    let later: Vec<i64> = sql
-        .prepare_cached("SELECT no FROM trajectory WHERE trace = ? AND no >= ?")?
-        .query_map([trace, before], |row| row.get(0))?
-        .collect::<Result<_, _>>()?;
     let mut matches = sql.prepare_cached("SELECT 1 FROM words WHERE words MATCH ? AND rowid = ?")?;
-    for trajectory in later {
-        if matches.exists(params![terms, trajectory])? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    let mut is_listed = false;
+    let start = KeyStart::AtLeast(before);
+    sql.visit_rows(LATER_TRAJECTORIES, &[SqlParam::Integer(trace)], start, |row| -> Result<_, StoreError> {
+        let trajectory: i64 = row.get(0)?;
+        is_listed = matches.exists(params![terms, trajectory])?;
+        Ok(if is_listed { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    })?;
+    Ok(is_listed)
 }
+
+/// The trajectories of a trace from one on.
+const LATER_TRAJECTORIES: &str = "SELECT no FROM trajectory INDEXED BY trajectory_by_trace \
+                                  WHERE trace = ? AND no >= ? ORDER BY no LIMIT ?";
 
 #[cfg(test)]
 mod tests {
@@ -528,6 +531,7 @@ mod tests {
         assert_plan(&sql, &facet_walk_sql(&fits_facet), "PRIMARY KEY (project=? AND kind=? AND value=? AND start_ns>?");
         assert_plan(&sql, &since_walk_sql(true), "trace_by_project (project=? AND start_ns>?)");
         assert_plan(&sql, &since_walk_sql(false), "trace_by_start (start_ns>?)");
+        assert_plan(&sql, LATER_TRAJECTORIES, "trajectory_by_trace (trace=? AND rowid>?)");
         for of_project in [false, true] {
             assert_plan(&sql, &search_walk_sql(&fits, of_project), "SCAN words VIRTUAL TABLE INDEX");
         }
