@@ -1,9 +1,11 @@
 //! Compaction: merges the blocks of a trace, and returns free space.
 
+use std::ops::ControlFlow;
+
 use crate::Store;
 use crate::compress::{compress_bytes, decompress_bytes};
 use crate::error::StoreError;
-use crate::sql::SqlConnection;
+use crate::sql::{SqlConnection, SqlParam, params};
 
 impl Store {
     /// Merges the blocks of each trace, and returns free space to the file system. Nobody else may use the store.
@@ -29,6 +31,9 @@ impl Store {
     }
 }
 
+/// The span blocks of a trace.
+const SPAN_BLOCKS: &str = "SELECT no, body FROM block WHERE trace = ? AND signal = 0 AND no >= ? ORDER BY no LIMIT ?";
+
 /// Merges the blocks of the next traces that have more than one. Concatenated protobuf messages are one message, so
 /// their bodies are simply joined.
 fn merge_blocks(sql: &SqlConnection, after: i64) -> Result<(u64, Option<i64>), StoreError> {
@@ -50,32 +55,26 @@ fn merge_blocks(sql: &SqlConnection, after: i64) -> Result<(u64, Option<i64>), S
         if has_versions {
             continue;
         }
-        let blocks: Vec<(i64, Vec<u8>)> = sql
-            .prepare_cached("SELECT no, body FROM block WHERE trace = ? AND signal = 0 ORDER BY no")?
-            .query_map([trace], |row| Ok((row.get(0)?, row.get(1)?)))?
-            .collect::<Result<_, _>>()?;
-        let mut export = Vec::new();
-        for (_, body) in &blocks {
-            export.extend(decompress_bytes(body)?);
-            if export.len() > MAX_MERGED_BYTES {
-                break;
-            }
-        }
-        if export.len() > MAX_MERGED_BYTES {
-            continue;
-        }
+        let (mut first, mut block_count, mut export) = (None, 0, Vec::<u8>::new());
+        sql.visit_bodies(SPAN_BLOCKS, &[SqlParam::Integer(*trace)], i64::MIN, |row| -> Result<_, StoreError> {
+            first = first.or(Some(row.get::<i64>(0)?));
+            block_count += 1;
+            export.extend(decompress_bytes(row.get_ref(1)?.as_blob())?);
+            Ok(if export.len() > MAX_MERGED_BYTES { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })?;
+        let Some(first) = first.filter(|_| export.len() <= MAX_MERGED_BYTES) else { continue };
         let body = compress_bytes(&export);
-        let first = blocks[0].0;
         let digest = gradus_core::stable_digest(&export) as u64 as i64;
-        sql.prepare_cached("UPDATE block SET body = ?, digest = ? WHERE no = ?")?
-            .execute(crate::sql::params![body, digest, first])?;
+        // The trace leads PostgreSQL to the partition.
+        sql.prepare_cached("UPDATE block SET body = ?, digest = ? WHERE trace = ? AND no = ?")?
+            .execute(params![body, digest, trace, first])?;
         sql.prepare_cached("UPDATE span SET block = ? WHERE trace = ?")?.execute([first, *trace])?;
         sql.prepare_cached("DELETE FROM block WHERE trace = ? AND signal = 0 AND no <> ?")?.execute([*trace, first])?;
         sql.prepare_cached(
             "UPDATE trace SET bytes = (SELECT sum(length(body)) FROM block WHERE trace = ?1) WHERE no = ?1",
         )?
         .execute([trace])?;
-        merged += blocks.len() as u64 - 1;
+        merged += block_count - 1;
     }
     Ok((merged, traces.last().copied()))
 }
