@@ -1,7 +1,7 @@
 //! Data of the overview page: how many trajectories, how long, how expensive, and which tasks fail most. Percentiles
 //! cannot be computed from rollups, so the latest trajectories themselves are read, up to a bound.
 
-use crate::sql::{SqlConnection, params};
+use crate::sql::{SqlConnection, SqlParam, params};
 
 use super::MetricFilter;
 use super::latest::{LatestTrajectory, find_latest_trajectories};
@@ -123,19 +123,19 @@ fn count_endings(
     numbers: impl Iterator<Item = i64>,
     evaluator: &str,
 ) -> Result<Vec<RunEndingRow>, StoreError> {
-    let mut find = sql.prepare_cached(
+    let sets: Vec<[SqlParam<'_>; 2]> =
+        numbers.map(|number| [SqlParam::Integer(number), SqlParam::Text(evaluator)]).collect();
+    let found = sql.query_each(
         "SELECT label, is_wrong, score IS NOT NULL FROM outcome WHERE trajectory = ? AND evaluator = ? AND step = 0",
+        &sets,
+        |row| Ok((row.get::<Option<String>>(0)?, row.get::<bool>(1)?, row.get::<bool>(2)?)),
     )?;
     let mut endings: Vec<RunEndingRow> = Vec::new();
-    for number in numbers {
-        let mut rows = find.query(params![number, evaluator])?;
-        let Some(row) = rows.next()? else { continue };
-        let Some(label) = row.get::<Option<String>>(0)? else { continue };
+    for (label, is_wrong, is_scored) in found.into_iter().flatten() {
+        let Some(label) = label else { continue };
         match endings.iter_mut().find(|known| known.label == label) {
             Some(known) => known.trajectories += 1,
-            None => {
-                endings.push(RunEndingRow { label, trajectories: 1, is_wrong: row.get(1)?, is_scored: row.get(2)? })
-            }
+            None => endings.push(RunEndingRow { label, trajectories: 1, is_wrong, is_scored }),
         }
     }
     endings.sort_by(|a, b| b.trajectories.cmp(&a.trajectories).then_with(|| a.label.cmp(&b.label)));
