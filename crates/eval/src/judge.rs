@@ -38,6 +38,9 @@ pub struct JudgeSettings {
     pub temperature: Option<f64>,
     /// Asks for JSON that follows a schema. Endpoints that reject this are asked for text.
     pub structured: bool,
+    /// Maximum length of the explanation in JSON answers. Small models without one can go on until `max_tokens`, and
+    /// then there is no label.
+    pub max_explanation_chars: Option<u16>,
     /// How many times an unparseable answer is requested again.
     pub max_reasks: u32,
     /// Maximum length of a prompt.
@@ -117,6 +120,8 @@ impl ModelJudge {
         let settings = &self.settings;
         // Temperatures as bits: they are compared, never read.
         let temperature = settings.temperature.map_or(u64::MAX, f64::to_bits);
+        let mut form = vec![u8::from(settings.structured)];
+        form.extend(settings.max_explanation_chars.into_iter().flat_map(u16::to_le_bytes));
         QuestionKey::from_parts(&[
             rubric_hash.as_bytes(),
             endpoint.provider.name().as_bytes(),
@@ -125,7 +130,7 @@ impl ModelJudge {
             endpoint.model.as_bytes(),
             &settings.max_tokens.to_le_bytes(),
             &temperature.to_le_bytes(),
-            &[u8::from(settings.structured)],
+            &form,
             &prompt.system_digest,
             prompt.user.as_bytes(),
             &repeat.to_le_bytes(),
@@ -179,6 +184,10 @@ impl ModelJudge {
             label_probability: None,
             answered_by: None,
             prompt,
+        };
+        let answer = match self.settings.max_explanation_chars {
+            Some(chars) => limit_explanation(answer, chars),
+            None => answer.clone(),
         };
         let (mut shortenings, mut unread) = (0, 0);
         // Another question may have learned the window since the prompt was rendered, or long ago.
@@ -315,6 +324,19 @@ pub fn build_answer_form(rubric: &Rubric, structured: bool) -> AnswerForm {
     match RawValue::from_string(schema.to_string()) {
         Ok(schema) => AnswerForm::Json { name: "verdict".into(), schema: Arc::from(schema) },
         Err(_) => AnswerForm::Text,
+    }
+}
+
+/// The same form with a maximum length of the explanation.
+fn limit_explanation(answer: &AnswerForm, max_chars: u16) -> AnswerForm {
+    let AnswerForm::Json { name, schema } = answer else { return AnswerForm::Text };
+    let limited = serde_json::from_str(schema.get()).and_then(|mut schema: serde_json::Value| {
+        schema["properties"]["explanation"]["maxLength"] = max_chars.into();
+        RawValue::from_string(schema.to_string())
+    });
+    match limited {
+        Ok(schema) => AnswerForm::Json { name: Arc::clone(name), schema: Arc::from(schema) },
+        Err(_) => answer.clone(),
     }
 }
 

@@ -57,6 +57,8 @@ pub struct JudgeConfig {
 /// Default limit of questions in flight, and default timeout of a call.
 pub const DEFAULT_CONCURRENCY: usize = 200;
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
+/// Most explanations of small models that come to an end are shorter.
+const MAX_LOCAL_EXPLANATION_CHARS: u16 = 600;
 
 impl Default for JudgeConfig {
     fn default() -> Self {
@@ -282,6 +284,8 @@ impl JudgeConfig {
             // Anthropic gets no temperature. A value that is not sent must not change the cache key.
             temperature: self.temperature.filter(|_| endpoint.provider == ModelProvider::OpenAi),
             structured: !self.is_plain_text,
+            // Local servers generate by the schema; others refuse a limit of length in it.
+            max_explanation_chars: endpoint.local_server.map(|_| MAX_LOCAL_EXPLANATION_CHARS),
             max_reasks: self.ask_again,
             // The answer needs its share of the context window.
             window: PromptWindow::from_tokens(context_tokens - max_tokens as usize),

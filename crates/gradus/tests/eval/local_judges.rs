@@ -106,6 +106,22 @@ fn local_servers_are_named_and_get_no_key() {
 }
 
 #[test]
+fn explanations_of_local_models_come_to_an_end() {
+    static LIMITS: Mutex<Vec<Json>> = Mutex::new(Vec::new());
+    let lab = Lab::with_cases(1);
+    let endpoint = endpoint(|incoming| {
+        let body: Json = serde_json::from_slice(incoming.body).unwrap();
+        let schema = &body["response_format"]["json_schema"]["schema"];
+        LIMITS.lock().unwrap().push(schema["properties"]["explanation"]["maxLength"].clone());
+        incoming.verdict("correct")
+    });
+    for judge in ["llamacpp:q", "openai:q"] {
+        lab.run_at(&endpoint, &eval(&["--judge", judge, "--base-url", &endpoint.url(), "--fresh"])).exits_with(0);
+    }
+    assert_eq!(*LIMITS.lock().unwrap(), [json!(600), Json::Null], "hosted models refuse limits in a schema");
+}
+
+#[test]
 fn a_local_server_without_a_model_is_refused() {
     let lab = Lab::with_cases(1);
     for name in ["ollama", "llamacpp:", "vllm: "] {
