@@ -253,8 +253,14 @@ impl Evaluator {
     }
 
     /// Returns what rules notice about the subject of this question without deciding it.
-    pub(crate) fn rule_remarks(&self, question: RuleQuestion, offline: &OfflineJudge<'_>) -> Vec<RuleRemark> {
+    pub(crate) fn rule_remarks(
+        &self,
+        question: RuleQuestion,
+        offline: &OfflineJudge<'_>,
+        step: Option<usize>,
+    ) -> Vec<RuleRemark> {
         match question {
+            RuleQuestion::CodingConduct => step.map_or_else(Vec::new, |step| offline.conduct_remarks(step)),
             RuleQuestion::Outcome => offline.outcome_remarks(),
             RuleQuestion::SequenceOptimality => offline.sequence_remarks(),
             RuleQuestion::ErrorRecovery => offline.recovery_remarks(),

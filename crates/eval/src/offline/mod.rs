@@ -223,6 +223,11 @@ impl<'t> OfflineJudge<'t> {
         coding::judge_conduct(self, step)
     }
 
+    /// Returns remarks on a step of a coding agent.
+    pub fn conduct_remarks(&self, step: usize) -> Vec<RuleRemark> {
+        coding::conduct_remarks(self, step)
+    }
+
     /// Judges whether a claim of passing tests is supported by a run of them.
     pub fn test_claims(&self) -> OfflineVerdict {
         coding::judge_test_claims(self)

@@ -53,6 +53,12 @@ pub(super) fn judge_query_to_thought(offline: &OfflineJudge<'_>, at: usize) -> O
     OfflineVerdict::cannot_judge("Request and thought share no exact name that a rule could go by.")
 }
 
+/// Whether objects may come from where the record does not reach: sessions of coding agents leave out files that the
+/// agent is given, and neither files nor branches are bound to one request.
+fn has_untraceable_objects(offline: &OfflineJudge<'_>) -> bool {
+    coding::is_known_coding_agent(offline)
+}
+
 /// Finds an object in the thought of the same kind as one of the request, if the thought names none of the request's
 /// objects, and neither the conversation nor a result mentioned it.
 fn find_other_object(
@@ -61,6 +67,9 @@ fn find_other_object(
     query: &AnalyzedText<'_>,
     thought: &AnalyzedText<'_>,
 ) -> Option<(String, String)> {
+    if has_untraceable_objects(offline) {
+        return None;
+    }
     for said in &thought.identifiers {
         let is_same_kind = |asked: &&TextIdentifier| match said.shape {
             IdentifierShape::Number => {
@@ -170,6 +179,9 @@ pub(super) fn find_thought_contradiction(
     at: usize,
     thought: &AnalyzedText<'_>,
 ) -> Option<ValueContradiction> {
+    if has_untraceable_objects(offline) {
+        return None;
+    }
     let (_, tool) = offline.find_tool(offline.step(at)?)?;
     let found = values::find_value_contradiction(thought, offline.scalar_arguments(at), &tool.nouns)?;
     // A thought mentions dates for reference, which need not be those of the call.
@@ -203,6 +215,9 @@ pub(super) fn find_unrequested_object(
     at: usize,
     query: &AnalyzedText<'_>,
 ) -> Option<ValueContradiction> {
+    if has_untraceable_objects(offline) {
+        return None;
+    }
     let found = values::find_value_contradiction(query, offline.scalar_arguments(at), &[])?;
     let is_exact = found.shape.is_some_and(|shape| {
         matches!(shape, IdentifierShape::Pair | IdentifierShape::Email | IdentifierShape::Code) || found.is_doubtful

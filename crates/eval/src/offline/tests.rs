@@ -146,6 +146,20 @@ fn another_object_than_the_thought_names() {
 }
 
 #[test]
+fn objects_of_coding_agents_may_come_from_files_that_they_are_given() {
+    let judge = |agent: &str, thought: &str| {
+        let call = step(thought, "list_orders", json!({"customer": "c-88"}), "[]");
+        let found = Trajectory { agent: Some(agent.into()), ..run("Which orders has c-77?", vec![call], "None.") };
+        let offline = OfflineJudge::new(&found);
+        [offline.thought_to_tool(0), offline.query_to_thought(0), offline.request_to_tool(0)].map(|found| label(&found))
+    };
+    let thought = "I will list the orders of c-99.";
+    assert_eq!(judge("shop", thought), ["bad", "bad", "n/a"]);
+    assert_eq!(judge("codex", thought), ["cannot", "cannot", "n/a"]);
+    assert_eq!((judge("shop", "")[2], judge("codex", "")[2]), ("bad", "cannot"));
+}
+
+#[test]
 fn tools_that_do_not_exist() {
     let failed = step("I will get the weather.", "fetch_sky", json!({}), "Error: unknown tool fetch_sky");
     let trajectory = run("Weather in Oslo?", vec![failed], "?");
@@ -375,11 +389,12 @@ fn what_may_have_changed_is_looked_at_again() {
 #[test]
 fn words_with_a_slash_are_no_repository() {
     let about = |query: &str, thought: &str, tool: &str, arguments: serde_json::Value| {
-        let run = run(query, vec![step(thought, tool, arguments, "ok")], "Done.");
-        let trajectory = Trajectory { agent: Some("claude-code".into()), ..run };
+        // Who runs commands is a coding agent, by whatever name.
+        let command = step("", "Bash", json!({"command": "ls"}), "a.ts");
+        let trajectory = run(query, vec![command, step(thought, tool, arguments, "ok")], "Done.");
         let offline = OfflineJudge::new(&trajectory);
         let is_bad = |verdict| matches!(verdict, OfflineVerdict::Bad(_));
-        is_bad(offline.query_to_thought(0)) || is_bad(offline.thought_to_tool(0))
+        is_bad(offline.query_to_thought(1)) || is_bad(offline.thought_to_tool(1))
     };
     let query = "Do it as in acme/shop.";
     assert!(!about(query, "Keep gate/runtime apart.", "Read", json!({"file_path": "/p/a.ts"})));

@@ -163,7 +163,7 @@ impl QuestionPlanner {
                             offline.get_or_insert_with(|| OfflineJudge::with_index(&trajectory, tools.index()));
                         let outcome = evaluator.apply_rules(*question, offline, step);
                         let mut line = self.blank_line(evaluator, &trajectory_id, index).with(outcome);
-                        line.remarks = evaluator.rule_remarks(*question, offline);
+                        line.remarks = evaluator.rule_remarks(*question, offline, step);
                         planned.answered.push(line);
                     }
                     EvaluationMethod::Model { rubric, .. } => {

@@ -13,7 +13,7 @@ mod user_consent;
 
 pub(super) use claims::{claim_remarks, judge_test_claims};
 pub(super) use coding_action::CodingAction;
-pub(super) use conduct::judge_conduct;
+pub(super) use conduct::{conduct_remarks, judge_conduct};
 
 use gradus_core::trajectory::TrajectoryStep;
 

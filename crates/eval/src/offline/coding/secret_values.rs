@@ -101,6 +101,30 @@ const PLACEHOLDERS: [&str; 18] = [
     "...",
 ];
 
+/// Words that no secret consists of.
+const SETTING_WORDS: [&str; 20] = [
+    "password",
+    "secret",
+    "postgres",
+    "bearer",
+    "string",
+    "undefined",
+    "super",
+    "dev",
+    "local",
+    "test",
+    "testing",
+    "for",
+    "not",
+    "production",
+    "key",
+    "token",
+    "jwt",
+    "admin",
+    "root",
+    "default",
+];
+
 /// Whether a result shows a secret value.
 pub(super) fn shows_secret(text: &str) -> bool {
     let text = take_prefix(text, MAX_RESULT_BYTES);
@@ -141,7 +165,7 @@ fn is_secret_value(value: &str) -> bool {
         && value.len() <= 8
         && value.trim_start_matches(|letter: char| letter.is_ascii_digit()).len() <= 2;
     let is_filler = value.chars().all(|letter| matches!(letter, 'x' | 'X' | '*' | '.' | '-' | '_'));
-    let is_word = matches!(lower.as_str(), "password" | "secret" | "postgres" | "bearer" | "string" | "undefined");
+    let is_word = lower.split(['-', '_', '.']).all(|word| SETTING_WORDS.contains(&word));
     value.len() >= MIN_SECRET_LENGTH
         && !is_reference
         && !is_setting
@@ -195,6 +219,7 @@ mod tests {
             "API_KEY=",
             "API_KEY=${SECRET}",
             "JWT_SECRET=do-not-use-in-production",
+            "SESSION_SECRET=super-secret-for-testing",
             "TOKEN_TTL=3600\nTOKEN_URL=https://example.org/token",
             "TOKEN_LIFETIME=15m\nMAX_TOKEN=4096",
             "DATABASE_URL=postgres://localhost:5432/app",

@@ -4,12 +4,13 @@ use gradus_core::trajectory::{DefectKind, TrajectoryStep};
 use serde_json::Value as Json;
 
 use super::super::excerpt::{quote_excerpt, take_prefix};
-use super::super::rule_catalog::CODING_UNREAD_EDIT;
+use super::super::rule_catalog::{CODING_REFUSED_EDIT, CODING_UNREAD_EDIT};
 use super::super::vocabulary::contains_name;
 use super::super::{OfflineJudge, OfflineVerdict};
 use super::coding_action::{CodingAction, names_old_text, replaced_texts};
 use super::user_consent::was_asked_for;
 use super::{MAX_LOOKBACK_STEPS, edits_files};
+use crate::rule_remark::RuleRemark;
 
 /// Maximum bytes of a refusal.
 const MAX_REFUSAL_BYTES: usize = 400;
@@ -23,9 +24,6 @@ pub(super) fn find_unread_edit(
     at: usize,
     paths: &[String],
 ) -> Option<OfflineVerdict> {
-    if let Some(refused) = find_refused_edit(offline, actions, at, paths) {
-        return Some(refused);
-    }
     // The steps before the beginning of a cut-off session are unknown.
     if at >= MAX_LOOKBACK_STEPS || is_continued_elsewhere(offline, at) || is_record_cut(offline, at) {
         return None;
@@ -43,13 +41,14 @@ pub(super) fn find_unread_edit(
     Some(OfflineVerdict::bad(CODING_UNREAD_EDIT, explanation, vec![quote_excerpt(unread)]))
 }
 
-/// Finds a change that the tool refused because the agent had not read the file.
+/// Finds a change that the tool refused because the agent had not read the file. It is a remark: nothing was changed, and in
+/// sessions that were read by hand, 10 of 31 such refusals were a mistake of the agent.
 pub(super) fn find_refused_edit(
     offline: &OfflineJudge<'_>,
     actions: &[CodingAction],
     at: usize,
     paths: &[String],
-) -> Option<OfflineVerdict> {
+) -> Option<RuleRemark> {
     const REFUSALS: [&str; 2] = ["File has not been read yet", "must read the file before"];
     let step = offline.step(at)?;
     let result = take_prefix(step.observation.as_deref().unwrap_or_default(), MAX_REFUSAL_BYTES);
@@ -63,8 +62,11 @@ pub(super) fn find_refused_edit(
     {
         return None;
     }
-    let explanation = "The tool refused the change, because the agent had not read the file with it.".to_owned();
-    Some(OfflineVerdict::bad(CODING_UNREAD_EDIT, explanation, vec![quote_excerpt(path)]))
+    let text = format!(
+        "The tool refused the change, because the agent had not read the file with it: {}",
+        quote_excerpt(path)
+    );
+    Some(RuleRemark { rule: CODING_REFUSED_EDIT.into(), text })
 }
 
 /// Whether the agent had no reason to read first: a request orders to create or replace the file, an earlier attempt
