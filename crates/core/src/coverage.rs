@@ -20,6 +20,9 @@ pub struct SourceCoverage {
     /// Turns that a resumed session repeats from another file; they count once.
     #[serde(skip_serializing_if = "is_zero")]
     pub repeated_turns: u64,
+    /// Runs of an agent that answer no request: Claude Code starts some to warm a cache. They are left out.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub warmup_runs: u64,
     pub unreadable_records: u64,
     /// Files of a folder that are no traces.
     pub skipped_files: u64,
@@ -113,6 +116,7 @@ impl SourceCoverage {
         self.log_records += other.log_records;
         self.documents += other.documents;
         self.repeated_turns += other.repeated_turns;
+        self.warmup_runs += other.warmup_runs;
         self.unreadable_records += other.unreadable_records;
         self.skipped_files += other.skipped_files;
         let room = MAX_SKIPPED_EXAMPLES.saturating_sub(self.skipped_examples.len());

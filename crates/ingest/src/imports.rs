@@ -263,6 +263,10 @@ impl ImportSink for IntakeSink<'_, '_> {
         self.intake.add_imported_turn(turn);
     }
 
+    fn count_warmup_run(&mut self) {
+        self.intake.count_warmup_run();
+    }
+
     fn report_bad_record(&mut self, reason: &str) {
         match self.line {
             Some(line) => self.intake.bad_record(&format!("line {line}: {reason}")),

@@ -300,7 +300,7 @@ impl SubagentChains {
         sink: &mut dyn ImportSink,
     ) {
         let key = format!("{session_id}/{chain_id}");
-        let mut chain = ClaudeConversation::default();
+        let mut chain = ClaudeConversation::new_subagent();
         chain.builder.set_session_id(&key);
         chain.builder.set_started_as(key.clone());
         if line.agent_id.get().is_none()

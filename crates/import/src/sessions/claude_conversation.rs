@@ -22,6 +22,9 @@ pub(crate) fn is_compaction(subtype: &TextField<'_>) -> bool {
     matches!(subtype.get(), Some("compact_boundary" | "microcompact_boundary"))
 }
 
+/// The request of subagents that Claude Code 2 starts by itself, so that the provider caches their prompts.
+const WARMUP_REQUEST: &str = "Warmup";
+
 /// Maximum number of results that are held until their calls are read.
 const MAX_EARLY_RESULTS: usize = 16;
 
@@ -51,9 +54,18 @@ pub(crate) struct ClaudeConversation {
     api_error: Option<String>,
     version: Option<String>,
     project: Option<String>,
+    /// Whether it is the conversation of a subagent.
+    is_subagent: bool,
+    /// Whether the current turn only warms a cache.
+    is_warmup: bool,
 }
 
 impl ClaudeConversation {
+    /// Begins the conversation of a subagent.
+    pub(crate) fn new_subagent() -> Self {
+        ClaudeConversation { is_subagent: true, ..ClaudeConversation::default() }
+    }
+
     /// Records the version when it changes, and the first folder.
     pub(crate) fn update_details(&mut self, line: &ClaudeLine<'_>) {
         if let Some(version) = line.version.get()
@@ -143,6 +155,7 @@ impl ClaudeConversation {
     pub(crate) fn begin_request(&mut self, request: &str, at: Option<&str>, sink: &mut dyn ImportSink) {
         self.command = None;
         self.end_turn(sink);
+        self.is_warmup = self.is_subagent && !self.builder.has_turn() && request.trim() == WARMUP_REQUEST;
         self.builder.begin_turn(request, at, sink);
     }
 
@@ -286,6 +299,10 @@ impl ClaudeConversation {
         if let Some(reason) = self.api_error.take() {
             self.builder.begin_reply(None);
             self.builder.fail_turn(&reason);
+        }
+        if std::mem::take(&mut self.is_warmup) {
+            self.builder.roll_back_turns(1);
+            sink.count_warmup_run();
         }
     }
 

@@ -8,6 +8,7 @@ mod fixtures;
 mod lost_records;
 mod record_order;
 mod repeated_call_ids;
+mod warmup_runs;
 
 use gradus_core::span::Span;
 use gradus_import::{ImportSink, ImportedTurn, SESSION_FORMATS};
@@ -18,6 +19,7 @@ use serde_json::{Value as Json, json};
 struct TurnList {
     turns: Vec<ImportedTurn>,
     bad_records: Vec<String>,
+    warmup_runs: usize,
 }
 
 impl ImportSink for TurnList {
@@ -27,6 +29,10 @@ impl ImportSink for TurnList {
         self.turns.push(turn);
     }
 
+    fn count_warmup_run(&mut self) {
+        self.warmup_runs += 1;
+    }
+
     fn report_bad_record(&mut self, reason: &str) {
         self.bad_records.push(reason.to_owned());
     }
@@ -34,6 +40,11 @@ impl ImportSink for TurnList {
 
 /// The turns of a session with these records, none of which may be bad.
 fn read_lines(lines: &[Json]) -> Vec<ImportedTurn> {
+    read_session(lines).turns
+}
+
+/// What a session with these records gives. None of them may be bad.
+fn read_session(lines: &[Json]) -> TurnList {
     let format = SESSION_FORMATS.iter().find(|format| (format.matches)(lines)).unwrap();
     let mut found = TurnList::default();
     let mut reader = (format.open)();
@@ -42,7 +53,7 @@ fn read_lines(lines: &[Json]) -> Vec<ImportedTurn> {
     }
     reader.finish(&mut found);
     assert!(found.bad_records.is_empty(), "{:?}", found.bad_records);
-    found.turns
+    found
 }
 
 /// A line of a Claude Code session.

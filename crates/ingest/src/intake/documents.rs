@@ -80,6 +80,11 @@ impl RecordIntake<'_> {
         self.current_source().documents += 1;
     }
 
+    /// Counts a run that only warms a cache. It is no trajectory.
+    pub(crate) fn count_warmup_run(&mut self) {
+        self.current_source().warmup_runs += 1;
+    }
+
     /// Reports that a session ends in the middle of a record. That is no fault of a session that is being written.
     pub(crate) fn report_unfinished_record(&mut self, line: u64) {
         let detail = format!("{}: line {line}: the record is not finished: the session is being written", self.input);

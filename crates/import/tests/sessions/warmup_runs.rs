@@ -1,0 +1,59 @@
+//! Subagents that Claude Code starts only to have prompts cached. They answer no request of anybody.
+
+use serde_json::{Value as Json, json};
+
+use super::{claude_line, claude_request, read_session};
+
+/// A request to a subagent in a file of its own.
+fn subagent_request(number: u32, text: &str) -> Json {
+    in_subagent(claude_request(number, text))
+}
+
+fn subagent_reply(number: u32, text: &str) -> Json {
+    let message = json!({"id": format!("msg_{number}"), "role": "assistant", "content": text});
+    in_subagent(claude_line(number, "assistant", &json!({"message": message})))
+}
+
+fn in_subagent(mut line: Json) -> Json {
+    line["isSidechain"] = true.into();
+    line["agentId"] = "a1".into();
+    line
+}
+
+/// The requests that are read, and the number of runs that are left out.
+fn read_requests(lines: &[Json]) -> (Vec<String>, usize) {
+    let found = read_session(lines);
+    let requests = found.turns.iter().map(|turn| turn.trajectory.query.clone().unwrap_or_default());
+    (requests.collect(), found.warmup_runs)
+}
+
+#[test]
+fn a_run_that_warms_a_cache_is_left_out_and_counted() {
+    let lines = [subagent_request(1, "Warmup"), subagent_reply(2, "I am ready to explore the code.")];
+    assert_eq!(read_requests(&lines), (Vec::new(), 1));
+    // A file in which nobody replied yet.
+    assert_eq!(read_requests(&lines[..1]), (Vec::new(), 1));
+}
+
+#[test]
+fn other_requests_stay() {
+    let both = [
+        subagent_request(1, "Warmup"),
+        subagent_reply(2, "Ready."),
+        subagent_request(3, "Find the tests"),
+        subagent_reply(4, "In src."),
+    ];
+    assert_eq!(read_requests(&both), (vec!["Find the tests".to_owned()], 1));
+    let longer = [subagent_request(1, "Warmup the server"), subagent_reply(2, "Done.")];
+    assert_eq!(read_requests(&longer), (vec!["Warmup the server".to_owned()], 0));
+    let later = [
+        subagent_request(1, "Find the tests"),
+        subagent_reply(2, "In src."),
+        subagent_request(3, "Warmup"),
+        subagent_reply(4, "Ready."),
+    ];
+    assert_eq!(read_requests(&later), (vec!["Find the tests".to_owned(), "Warmup".to_owned()], 0));
+    let reply = json!({"message": {"id": "m", "role": "assistant", "content": "Hello."}});
+    let of_user = [claude_request(1, "Warmup"), claude_line(2, "assistant", &reply)];
+    assert_eq!(read_requests(&of_user), (vec!["Warmup".to_owned()], 0));
+}
