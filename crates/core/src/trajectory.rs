@@ -146,7 +146,8 @@ pub struct TrajectoryStep {
     pub is_denied: bool,
     /// True when the model asked for this call in the same reply as the step before.
     pub parallel_with_previous: bool,
-    /// True when the agent's context was compacted after the step before: it may no longer know earlier results.
+    /// True when the agent's context was compacted after the step before, or, for the first step of a turn, in an
+    /// earlier turn: it may no longer know earlier results.
     #[serde(default, skip_serializing_if = "is_false")]
     pub after_compaction: bool,
     /// The agent that took this step, where the spans tell: a hand-over changes it.
@@ -303,7 +304,7 @@ pub enum DefectKind {
     SelfWrittenObservation,
     /// The user's request is nowhere.
     MissingQuery,
-    /// The turn before this one is named and is nowhere.
+    /// The turn before this one is named and is nowhere, or the session continues a conversation that is not recorded.
     MissingTurn,
     /// A chat of several agents that records no tool calls: there are no steps to grade.
     ChatWithoutToolCalls,

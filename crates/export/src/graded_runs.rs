@@ -184,7 +184,9 @@ impl GradedRuns {
         let turns = self.earlier_turns(run);
         let first = turns.first().copied().unwrap_or(run);
         let is_later = first.trajectory.turn_index.is_some_and(|turn| turn > 1);
-        if first.trajectory.previous_trajectory_id.is_some() || is_later {
+        let is_continued =
+            |turn: &GradedRun| turn.trajectory.defects.iter().any(|defect| defect.kind == DefectKind::MissingTurn);
+        if first.trajectory.previous_trajectory_id.is_some() || is_later || is_continued(run) || is_continued(first) {
             return Some("an earlier turn is missing");
         }
         turns.into_iter().find_map(GradedRun::explain_incomplete)

@@ -38,6 +38,10 @@ pub struct SessionBuilder {
     has_lost_record: bool,
     /// Whether the context was compacted since the last call.
     is_compacted: bool,
+    /// Whether the context was ever compacted: later turns also begin with a summary.
+    has_compaction: bool,
+    /// Why the conversation before the first turn is not recorded.
+    missing_context: Option<&'static str>,
     handed_over: u32,
     previous_id: Option<String>,
 }
@@ -166,12 +170,13 @@ impl SessionBuilder {
     /// Adds a call of the current reply. Returns the number of its step.
     pub fn add_call(&mut self, call: &ImportedCall<'_>, at: Option<&str>) -> u32 {
         let is_compacted = std::mem::take(&mut self.is_compacted);
+        let has_compaction = self.has_compaction;
         let turn = self.turn();
         turn.has_reply = true;
         turn.extend_time(at);
         let index = turn.add_call(call, at);
         if let Some(step) = turn.trajectory.steps.last_mut() {
-            step.after_compaction = is_compacted;
+            step.after_compaction = is_compacted || has_compaction && index == 1;
         }
         index
     }
@@ -284,9 +289,20 @@ impl SessionBuilder {
     }
 
     /// Records that a summary replaced the conversation so far, or that results were cleared from it. The next call
-    /// is the first one that the agent makes without them.
+    /// is the first one that the agent makes without them; so is the first call of each later turn.
     pub fn mark_compaction(&mut self) {
-        self.is_compacted = true;
+        (self.is_compacted, self.has_compaction) = (true, true);
+    }
+
+    /// Records that the conversation continues one that this record does not contain. Every turn gets the defect,
+    /// because the agent knows what nobody can look up.
+    pub fn mark_missing_context(&mut self, reason: &'static str) {
+        self.missing_context = self.missing_context.or(Some(reason));
+    }
+
+    /// Whether a turn began, whatever became of it.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.current.is_some() || !self.held.is_empty() || self.handed_over > 0
     }
 
     /// Ends the current turn with an error instead of an answer.
@@ -400,6 +416,9 @@ impl SessionBuilder {
         if is_cut {
             let detail = "the texts of the turn are longer than is kept: later ones were left out";
             trajectory.defects.push(ExtractionDefect::new(DefectKind::TooLarge, detail, None));
+        }
+        if let Some(reason) = self.missing_context {
+            trajectory.defects.push(ExtractionDefect::new(DefectKind::MissingTurn, reason, None));
         }
         let is_missing_answer = |defect: &ExtractionDefect| defect.kind == DefectKind::MissingAnswer;
         let tells_why = trajectory.defects.iter().any(is_missing_answer);

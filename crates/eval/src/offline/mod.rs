@@ -37,7 +37,7 @@ mod tests;
 
 use std::sync::{Arc, OnceLock};
 
-use gradus_core::trajectory::{Trajectory, TrajectoryStep};
+use gradus_core::trajectory::{DefectKind, Trajectory, TrajectoryStep};
 
 pub use repetition::{ComparedCall, is_repetition};
 pub use rule_catalog::{EvidenceClass, OFFLINE_RULES, OfflineRule};
@@ -306,6 +306,11 @@ impl<'t> OfflineJudge<'t> {
     fn has_lost_result(&self, before: usize) -> bool {
         let find = || self.trajectory.steps.iter().position(|step| step.observation.is_none());
         self.lost_result.get_or_init(find).is_some_and(|lost| lost < before)
+    }
+
+    /// Whether the record names an earlier part of the conversation that is nowhere.
+    fn lacks_earlier_turn(&self) -> bool {
+        self.trajectory.defects.iter().any(|defect| defect.kind == DefectKind::MissingTurn)
     }
 
     /// Whether the call succeeded and may have changed something.

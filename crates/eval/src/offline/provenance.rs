@@ -401,7 +401,7 @@ fn explain_record_gap(offline: &OfflineJudge<'_>, at: usize) -> Option<&'static 
         // Other traces of the session may hold earlier turns.
         None => trajectory.session_id.is_some() && trajectory.earlier_turns.is_empty(),
     };
-    if has_gap {
+    if has_gap || offline.lacks_earlier_turn() {
         return Some("A value has no source in the trace, but earlier turns of the conversation may be missing.");
     }
     if trajectory.steps[..at].iter().any(|step| step.observation.is_none()) {

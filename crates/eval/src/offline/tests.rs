@@ -586,7 +586,10 @@ fn the_whole_conversation_is_a_source() {
     assert_eq!(label(&OfflineJudge::new(&told).argument_provenance(0)), "good");
     assert_eq!(label(&OfflineJudge::new(&alone).argument_provenance(0)), "bad");
     // A turn is missing: nothing can be proved.
-    let gap = Trajectory { turn_index: Some(2), ..alone };
+    let gap = Trajectory { turn_index: Some(2), ..alone.clone() };
+    assert_eq!(label(&OfflineJudge::new(&gap).argument_provenance(0)), "cannot");
+    let continued = ExtractionDefect::new(DefectKind::MissingTurn, "the session continues another one", None);
+    let gap = Trajectory { defects: vec![continued], ..alone };
     assert_eq!(label(&OfflineJudge::new(&gap).argument_provenance(0)), "cannot");
 }
 

@@ -28,6 +28,9 @@ const MAX_WAITING_CALLS: usize = 1024;
 /// Prefix of the ids of agents that summarize a conversation. Their sessions are copies of it, followed by a summary.
 const COMPACTION_AGENT_PREFIX: &str = "acompact-";
 
+/// Why the conversation before the first line of an agent is not known.
+const OTHER_FILE: &str = "the record continues a conversation of another file, which the agent knew";
+
 /// Whether the records are those of a Claude Code session.
 pub(crate) fn is_claude_code_session(records: &[Json]) -> bool {
     let has = |record: &Json, keys: &[&str]| keys.iter().all(|key| record.get(key).is_some());
@@ -87,6 +90,8 @@ struct ClaudeCodeReader {
     subagents: SubagentChains,
     /// Lines are repeated when a session is resumed.
     seen_lines: SeenIds,
+    /// Lines of subagents that are not read. The first line that is read can follow one of them.
+    passed_lines: SeenIds,
 }
 
 /// Subagents whose lines are in the same file.
@@ -113,6 +118,9 @@ impl SessionReader for ClaudeCodeReader {
             }
         };
         let kind = line.kind.get().unwrap_or_default();
+        if !matches!(kind, "user" | "assistant" | "attachment") {
+            self.pass_line(&line);
+        }
         if kind == "system" && line.subtype.get() == Some("api_error") {
             return self.read_api_error(&line);
         }
@@ -133,9 +141,13 @@ impl SessionReader for ClaudeCodeReader {
             return;
         }
         self.switch_session(&line, sink);
+        let is_continued = self.continues_other_file(&line);
         if line.is_sidechain.0 {
-            self.read_subagent_line(&line, sink);
+            self.read_subagent_line(&line, is_continued, sink);
             return;
+        }
+        if is_continued && !self.main.builder.has_begun() {
+            self.main.builder.mark_missing_context(OTHER_FILE);
         }
         self.main.update_details(&line);
         match kind {
@@ -227,7 +239,24 @@ impl ClaudeCodeReader {
             let session_id = self.session_id.clone().unwrap_or_default();
             self.subagents.begin_copied_chain(agent_id, line, &repeated, &mut self.main, &session_id, sink);
         }
-        self.read_subagent_line(&repeated, sink);
+        self.read_subagent_line(&repeated, false, sink);
+    }
+
+    /// Remembers a line of a subagent that is not read.
+    fn pass_line(&mut self, line: &ClaudeLine<'_>) {
+        if let Some(uuid) = line.uuid.get().filter(|_| line.agent_id.get().is_some() || line.is_sidechain.0) {
+            self.passed_lines.insert(uuid);
+        }
+    }
+
+    /// Whether the line of an agent follows one that is not in this file: agents of a team, and forks, continue the
+    /// conversation of the session that started them.
+    fn continues_other_file(&self, line: &ClaudeLine<'_>) -> bool {
+        line.agent_id.get().is_some()
+            && line
+                .parent_uuid
+                .get()
+                .is_some_and(|parent| !self.seen_lines.contains(parent) && !self.passed_lines.contains(parent))
     }
 
     /// Whether a line belongs to the current session and was not read before. Marks it as read.
@@ -242,7 +271,8 @@ impl ClaudeCodeReader {
         self.subagents.open.iter_mut().for_each(|(_, chain)| chain.builder.mark_unreadable_record());
     }
 
-    fn read_subagent_line(&mut self, line: &ClaudeLine<'_>, sink: &mut dyn ImportSink) {
+    /// Reads a line of a subagent. `is_continued` says that the line before it is in another file.
+    fn read_subagent_line(&mut self, line: &ClaudeLine<'_>, is_continued: bool, sink: &mut dyn ImportSink) {
         if line.agent_id.get().is_some_and(|agent_id| agent_id.starts_with(COMPACTION_AGENT_PREFIX)) {
             return;
         }
@@ -252,6 +282,9 @@ impl ClaudeCodeReader {
         };
         let Some((_, chain)) = self.subagents.open.iter_mut().find(|(id, _)| *id == chain_id) else { return };
         chain.update_details(line);
+        if is_continued && !chain.builder.has_begun() {
+            chain.builder.mark_missing_context(OTHER_FILE);
+        }
         match line.kind.get() {
             Some("assistant") => chain.read_reply(line, sink),
             Some("user") => chain.read_user_line(line, &session_id, sink),

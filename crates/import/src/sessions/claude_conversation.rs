@@ -5,7 +5,7 @@ use gradus_core::trajectory::DefectKind;
 
 use super::anthropic_content::{AnthropicBlock, AnthropicMessage, result_content_text};
 use super::claude_lines::ClaudeLine;
-use super::claude_requests::{UserLine, classify_result, classify_user_text};
+use super::claude_requests::{UserLine, classify_result, classify_user_text, is_conversation_summary};
 use super::field_types::TextField;
 use super::record_text::{normalize_recorded_time, shorten_for_message};
 use super::seen_ids::SeenIds;
@@ -113,7 +113,10 @@ impl ClaudeConversation {
                 AnthropicBlock::Thinking(_) | AnthropicBlock::ToolUse { .. } => {}
             }
         }
-        if line.is_compact_summary.0 {
+        if line.is_compact_summary.0 || texts.iter().any(|text| is_conversation_summary(text)) {
+            if !self.builder.has_begun() {
+                self.builder.mark_missing_context("the session continues another one, of which only a summary is here");
+            }
             self.builder.mark_compaction();
         }
         let is_added = line.is_meta.0 || line.is_compact_summary.0 || line.is_visible_in_transcript_only.0;

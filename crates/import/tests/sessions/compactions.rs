@@ -1,7 +1,7 @@
 //! Sessions whose context was compacted: the step behind a compaction is marked, and the copy of the conversation that
 //! the summary is made of is left out.
 
-use gradus_core::trajectory::TrajectoryStep;
+use gradus_core::trajectory::{DefectKind, Trajectory, TrajectoryStep};
 use gradus_import::{SESSION_FORMATS, read_first_records};
 use serde_json::{Value as Json, json};
 
@@ -54,6 +54,64 @@ fn the_step_behind_a_compaction_is_marked() {
     ]);
     lines.extend(read_files(7, &["a.py"]));
     assert_eq!(marked_steps(&lines), [[false], [true]]);
+}
+
+#[test]
+fn later_turns_begin_with_a_summary_too() {
+    let summary = json!({"isCompactSummary": true, "message": {"role": "user", "content": "The story so far."}});
+    let mut lines = vec![claude_request(1, "fix it")];
+    lines.extend(read_files(2, &["a.py"]));
+    lines.push(claude_line(4, "user", &summary));
+    lines.extend(read_files(5, &["b.py"]));
+    lines.push(claude_request(7, "go on"));
+    lines.extend(read_files(8, &["a.py"]));
+    lines.extend(read_files(10, &["b.py"]));
+    lines.push(claude_request(12, "and now the tests"));
+    lines.extend(read_files(13, &["a.py"]));
+    assert_eq!(marked_steps(&lines), [vec![false, true], vec![true, false], vec![true]]);
+    assert_eq!(turns_without_context(&lines), [false, false, false], "the record has what was summarized");
+}
+
+/// Whether each turn lacks the conversation before it.
+fn turns_without_context(lines: &[Json]) -> Vec<bool> {
+    let is_missing = |turn: &Trajectory| turn.defects.iter().any(|defect| defect.kind == DefectKind::MissingTurn);
+    read_lines(lines).iter().map(|turn| is_missing(&turn.trajectory)).collect()
+}
+
+#[test]
+fn a_session_that_begins_with_a_summary_lacks_its_context_in_every_turn() {
+    let text = "This session is being continued from a previous conversation that ran out of context. The summary:";
+    let message = json!({"role": "user", "content": text});
+    for summary in [json!({"isCompactSummary": true, "message": message}), json!({"message": message})] {
+        let mut lines = vec![claude_line(1, "user", &summary), claude_request(2, "go on")];
+        lines.extend(read_files(3, &["a.py"]));
+        lines.push(claude_request(5, "and now the tests"));
+        lines.extend(read_files(6, &["b.py"]));
+        assert_eq!(marked_steps(&lines), [[true], [true]], "{summary}");
+        assert_eq!(turns_without_context(&lines), [true, true], "{summary}");
+    }
+}
+
+#[test]
+fn an_agent_that_continues_another_file_lacks_its_context() {
+    let in_agent = |mut line: Json| {
+        line["isSidechain"] = true.into();
+        line["agentId"] = "a1".into();
+        line
+    };
+    // The first line follows `u0`, which is in the file of the session.
+    let mut lines = vec![claude_request(1, "fix it")];
+    lines.extend(read_files(2, &["a.py"]));
+    lines.push(claude_request(4, "go on"));
+    lines.extend(read_files(5, &["b.py"]));
+    let mut lines: Vec<Json> = lines.into_iter().map(in_agent).collect();
+    assert_eq!(turns_without_context(&lines), [true, true]);
+    lines[0]["parentUuid"] = Json::Null;
+    assert_eq!(turns_without_context(&lines), [false, false]);
+    // A notice, which is not read, comes before the request.
+    lines[0]["parentUuid"] = "u0".into();
+    lines.insert(0, in_agent(claude_line(1, "progress", &json!({"uuid": "u0", "parentUuid": null}))));
+    assert_eq!(turns_without_context(&lines), [false, false]);
 }
 
 #[test]

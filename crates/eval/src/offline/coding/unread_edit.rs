@@ -205,6 +205,7 @@ fn is_continued_elsewhere(offline: &OfflineJudge<'_>, at: usize) -> bool {
     let is_compacted = || trajectory.steps.iter().take(at + 1).any(|step| step.after_compaction);
     let has_gap = trajectory.turn_index.is_some_and(|turn| turn as usize > trajectory.earlier_turns.len() + 1);
     has_gap
+        || offline.lacks_earlier_turn()
         || trajectory.query.is_none()
         || trajectory.previous_trajectory_id.is_some() && trajectory.earlier_turns.is_empty()
         || is_compacted()
@@ -212,9 +213,7 @@ fn is_continued_elsewhere(offline: &OfflineJudge<'_>, at: usize) -> bool {
 
 /// Whether the record lacks a part of what the agent saw before this step.
 fn is_record_cut(offline: &OfflineJudge<'_>, at: usize) -> bool {
-    let is_cut = |kind: DefectKind| {
-        matches!(kind, DefectKind::TooLarge | DefectKind::UnreadableRecord | DefectKind::MissingTurn)
-    };
+    let is_cut = |kind: DefectKind| matches!(kind, DefectKind::TooLarge | DefectKind::UnreadableRecord);
     offline.has_lost_result(at) || offline.trajectory.defects.iter().any(|defect| is_cut(defect.kind))
 }
 
