@@ -22,6 +22,8 @@ use crate::session_builder::SessionBuilder;
 use crate::turn_draft::{ImportedCall, ImportedResult, ResultStatus};
 
 pub(crate) const AGENT_NAME: &str = "codex";
+/// Maximum number of texts that came only as events so far, and whose items may follow.
+const MAX_FLUSHED_TEXTS: usize = 64;
 /// Maximum number of failures that are remembered until the results come.
 const MAX_FAILED_CALLS: usize = 4096;
 
@@ -43,6 +45,9 @@ struct CodexReader {
     /// A text of the model as an event, until its item comes.
     waiting_text: Option<String>,
     last_text: Option<String>,
+    /// Texts that were added from their events. Versions 0.2 to 0.65 write their items later: behind the count of
+    /// tokens, or behind the reasoning.
+    flushed_texts: Vec<String>,
     /// Whether the model wrote something since the last count of tokens.
     has_output: bool,
     /// Whether the current reply ended: its tokens were counted, or a result came.
@@ -148,6 +153,11 @@ impl CodexReader {
                 Some("user") => self.hold_user_item(item, at),
                 Some("assistant") => {
                     let text = part_texts(item.content).join("");
+                    if let Some(position) = self.flushed_texts.iter().position(|flushed| *flushed == text) {
+                        self.flushed_texts.remove(position);
+                        self.last_text = Some(text);
+                        return Ok(());
+                    }
                     if self.waiting_text.as_deref() == Some(&text) {
                         self.waiting_text = None;
                     }
@@ -343,6 +353,7 @@ impl CodexReader {
     /// Begins a turn with the request in an event.
     fn begin_request(&mut self, text: &str, at: Option<&str>, sink: &mut dyn ImportSink) {
         self.flush_text();
+        self.flushed_texts.clear();
         self.waiting_requests.clear();
         if let Some(request) = request_text(text) {
             self.has_request_event = true;
@@ -355,6 +366,7 @@ impl CodexReader {
     fn begin_waiting_turn(&mut self, sink: &mut dyn ImportSink) {
         self.has_request_event = false;
         for (request, at) in std::mem::take(&mut self.waiting_requests) {
+            self.flushed_texts.clear();
             self.is_reply_over = false;
             self.builder.begin_turn(&request, at.as_deref(), sink);
         }
@@ -380,6 +392,9 @@ impl CodexReader {
                 self.builder.begin_reply(None);
             }
             self.builder.add_text(&text);
+            if self.flushed_texts.len() < MAX_FLUSHED_TEXTS {
+                self.flushed_texts.push(text.clone());
+            }
             self.last_text = Some(text);
             (self.has_output, self.is_reply_over) = (true, false);
         }
@@ -431,6 +446,8 @@ impl CodexReader {
         sink: &mut dyn ImportSink,
     ) {
         self.is_reply_over = true;
+        // The items of a reply are written before its results.
+        self.flushed_texts.clear();
         if id.is_some_and(|id| self.builder.has_call(id)) {
             self.builder.add_result(&ImportedResult { id, content, status, at });
             return;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+mod codex_rollouts;
 mod compactions;
 mod ended_in_errors;
 mod fixtures;
