@@ -232,7 +232,8 @@ impl SessionBuilder {
         self.find_step(id).filter(is_same).map(|step| step.index)
     }
 
-    fn find_step(&self, id: &str) -> Option<&TrajectoryStep> {
+    /// Returns the last step of this id in the current turn.
+    pub(crate) fn find_step(&self, id: &str) -> Option<&TrajectoryStep> {
         let turn = self.current.as_ref()?;
         turn.trajectory.steps.get(turn.find_call(id)?)
     }

@@ -45,6 +45,7 @@ const EDITOR_REQUEST: &str = "## My request for Codex:";
 /// Prefixes of results of calls that failed before the tool ran.
 const FAILED_RESULT_PREFIXES: &[&str] = &[
     "failed to parse",
+    "failed in sandbox",
     "unsupported call",
     "unsupported custom tool call",
     "execution error",
@@ -75,35 +76,49 @@ pub(crate) fn request_text(text: &str) -> Option<&str> {
 /// Returns the text of a result as the agent saw it, and how the call ended.
 pub(crate) fn read_output(output: Option<&str>) -> (String, ResultStatus) {
     let Some(output) = output else { return (String::new(), ResultStatus::Success) };
-    let json: Json = match serde_json::from_str(output) {
-        Ok(json) => json,
-        Err(_) => return (output.to_owned(), ResultStatus::Success),
-    };
-    // Older versions put the output of commands into a JSON text.
-    let (content, inner) = match json {
-        Json::String(text) => {
-            let inner = text.starts_with('{').then(|| serde_json::from_str::<Json>(&text).ok()).flatten();
-            (Json::String(text), inner.filter(|inner| inner.get("output").is_some()))
-        }
+    let Ok(json) = serde_json::from_str::<Json>(output) else { return (output.to_owned(), ResultStatus::Success) };
+    let is_text = json.is_string();
+    let (mut text, mut has_failed) = match json {
         Json::Object(object) if object.contains_key("output") || object.contains_key("content") => {
-            (Json::Null, Some(Json::Object(object)))
+            open_output_object(Json::Object(object))
         }
-        other => (other, None),
+        other => (output_text(other), false),
     };
-    let Some(mut inner) = inner else {
-        let text = output_text(content);
-        let status = classify_output(&text);
-        return (text, status);
-    };
-    let exit_code = inner["metadata"]["exit_code"].as_i64().unwrap_or_default();
-    let has_failed = exit_code != 0 || inner["success"] == Json::Bool(false);
-    let key = if inner.get("output").is_some() { "output" } else { "content" };
-    let text = output_text(inner[key].take());
+    // Older versions put the output of commands into a JSON text, and that into an object or a part.
+    let inner = text.starts_with('{').then(|| serde_json::from_str::<Json>(&text).ok()).flatten();
+    if let Some(inner) = inner {
+        let states_exit = inner["metadata"].get("exit_code").is_some();
+        if inner.get("output").is_some() && (is_text || states_exit) {
+            let (inner_text, inner_has_failed) = open_output_object(inner);
+            text = inner_text;
+            has_failed |= inner_has_failed;
+        } else {
+            has_failed |= is_failed_exit(&inner);
+        }
+    }
     let status = match classify_output(&text) {
         ResultStatus::Success if has_failed => ResultStatus::Error,
         status => status,
     };
     (text, status)
+}
+
+/// Returns the text of an object with an output, and whether the object says that the call failed.
+fn open_output_object(mut object: Json) -> (String, bool) {
+    let has_failed = is_failed_exit(&object) || object["success"] == Json::Bool(false);
+    let key = if object.get("output").is_some() { "output" } else { "content" };
+    (output_text(object[key].take()), has_failed)
+}
+
+/// Whether an object describes a program that ended with another exit code than 0.
+fn is_failed_exit(object: &Json) -> bool {
+    object["metadata"]["exit_code"].as_f64().is_some_and(|code| code != 0.0)
+}
+
+/// Whether the result of a call that applies a patch reports an error. Nothing else of such a call begins so.
+pub(crate) fn is_patch_error(tool: &str, arguments: Option<&str>, result: &str) -> bool {
+    result.starts_with("error: ")
+        && (tool == "apply_patch" || arguments.is_some_and(|arguments| arguments.contains("*** Begin Patch")))
 }
 
 /// Returns the text of an output: a plain text, or the texts of its parts, which carry details that the model does
@@ -198,5 +213,30 @@ mod tests {
         assert_eq!(read(r#"[{"type":"input_text","text":"a"},{"type":"input_text","text":"b"}]"#).0, "a\nb");
         assert_eq!(read(r#""{\"rows\":[1]}""#).0, r#"{"rows":[1]}"#, "JSON that a tool returned");
         assert_eq!(read("[[["), ("[[[".into(), ResultStatus::Success));
+    }
+
+    #[test]
+    fn failures_of_early_versions_are_errors() {
+        let read = |output: &str| read_output(Some(output));
+        assert_eq!(read(r#""failed in sandbox LinuxSeccomp with execution error: denied""#).1, ResultStatus::Error);
+        let exit = r#""{\"metadata\":{\"exit_code\":1}}""#;
+        assert_eq!(read(exit), (r#"{"metadata":{"exit_code":1}}"#.into(), ResultStatus::Error));
+        let nested = r#"{"content":"{\"output\":\"no rule\",\"metadata\":{\"exit_code\":2}}"}"#;
+        assert_eq!(read(nested), ("no rule".into(), ResultStatus::Error));
+        let part = r#"[{"type":"input_text","text":"{\"output\":\"no rule\",\"metadata\":{\"exit_code\":2.0}}"}]"#;
+        assert_eq!(read(part), ("no rule".into(), ResultStatus::Error));
+        assert_eq!(read(r#""{\"metadata\":{\"exit_code\":0}}""#).1, ResultStatus::Success);
+        // What a program printed is its own.
+        let printed = r#"{"output":"{\"output\":\"x\"}","metadata":{"exit_code":0}}"#;
+        assert_eq!(read(printed), (r#"{"output":"x"}"#.into(), ResultStatus::Success));
+    }
+
+    #[test]
+    fn errors_of_patches_are_told_from_output() {
+        let patch = r#"{"command":["apply_patch","*** Begin Patch\n*** End Patch"]}"#;
+        assert!(is_patch_error("apply_patch", None, "error: no such file"));
+        assert!(is_patch_error("shell", Some(patch), "error: no such file"));
+        assert!(!is_patch_error("shell", Some(r#"{"command":["make"]}"#), "error: no rule"));
+        assert!(!is_patch_error("apply_patch", None, "Success. Updated the following files:"));
     }
 }

@@ -14,7 +14,7 @@ use super::codex_lines::{
     CodexItem, CodexLine, CodexMeta, CodexTokenInfo, CodexTokens, CodexTurnItem, decode_json_string,
     is_failed_mcp_result, is_false, part_texts,
 };
-use super::codex_requests::{read_output, request_text, started_agent_id};
+use super::codex_requests::{is_patch_error, read_output, request_text, started_agent_id};
 use super::record_text::{normalize_recorded_time, record_text, shorten_for_message};
 use crate::format_kinds::SessionReader;
 use crate::import_sink::ImportSink;
@@ -419,7 +419,8 @@ impl CodexReader {
     fn read_result(&mut self, item: &CodexItem<'_>, at: Option<&str>, sink: &mut dyn ImportSink) {
         let (content, mut status) = read_output(item.output.map(RawValue::get));
         let call_id = item.call_id.get();
-        if call_id.is_some_and(|id| self.failed_calls.remove(id)) && status == ResultStatus::Success {
+        let has_failed = call_id.is_some_and(|id| self.failed_calls.remove(id) || self.is_failed_patch(id, &content));
+        if has_failed && status == ResultStatus::Success {
             status = ResultStatus::Error;
         }
         if let Some(call_id) = call_id
@@ -428,6 +429,12 @@ impl CodexReader {
             self.link_subagent(call_id, &agent_id);
         }
         self.add_result(call_id, &content, status, at, sink);
+    }
+
+    /// Whether the result of a call says that a patch was not applied.
+    fn is_failed_patch(&self, call_id: &str, content: &str) -> bool {
+        let step = self.builder.find_step(call_id);
+        step.is_some_and(|step| is_patch_error(&step.tool, step.arguments_text().as_deref(), content))
     }
 
     fn link_subagent(&mut self, call_id: &str, agent_id: &str) {

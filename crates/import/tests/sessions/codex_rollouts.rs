@@ -87,6 +87,21 @@ fn a_text_whose_item_comes_behind_the_reasoning_is_the_thought_once() {
 }
 
 #[test]
+fn failures_that_only_results_show_are_errors() {
+    let list = json!({"command": ["ls"]});
+    let patch = json!({"command": ["apply_patch", "*** Begin Patch\n*** Update File: a.txt\n*** End Patch"]});
+    let exit = |code: u32| json!({"output": "a.txt", "metadata": {"exit_code": code}}).to_string();
+    let has_failed = |call: Json, output: Json| read_turn(&[call, result(&output)]).steps[0].is_error;
+    assert!(has_failed(call("shell", &list), json!("failed in sandbox MacosSeatbelt with execution error: timeout")));
+    assert!(has_failed(call("shell", &list), json!(exit(1))));
+    assert!(has_failed(call("shell", &list), json!({"content": exit(1)})));
+    assert!(has_failed(call("shell", &patch), json!("error: a.txt is not there")));
+    assert!(has_failed(call("apply_patch", &json!({"input": "x"})), json!("error: invalid patch")));
+    assert!(!has_failed(call("shell", &list), json!(exit(0))));
+    assert!(!has_failed(call("shell", &list), json!("error: a program said so")));
+}
+
+#[test]
 fn a_text_that_is_said_again_stays() {
     let turn = read_turn(&[
         said_event("Again."),
