@@ -268,12 +268,13 @@ impl<'t> OfflineJudge<'t> {
             let failure = classify_tool_failure(step)?;
             // A program in a shell may report an error about its own arguments although the shell accepted the call.
             let is_about_call = matches!(failure, ToolFailureKind::BadCall | ToolFailureKind::NoSuchTool);
-            let is_other = is_about_call && !failure::is_harness_error(step) && coding::shows_other_output(self, step);
-            if !is_other {
+            let is_printed = coding::is_program_output(step);
+            let is_content = || !failure::is_harness_error(step) && coding::shows_other_output(self, step);
+            if !is_about_call || !(is_printed || is_content()) {
                 return Some(failure);
             }
             // A program reports a failure in words; other content is an error only if the record marks it as one.
-            (step.is_error || coding::runs_command(step)).then_some(ToolFailureKind::Refused)
+            (step.is_error || is_printed || coding::runs_command(step)).then_some(ToolFailureKind::Refused)
         })
     }
 

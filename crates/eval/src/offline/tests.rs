@@ -329,6 +329,17 @@ fn programs_in_a_shell_reject_no_call() {
     assert!(matches!(failed("show_file", complaint), OfflineVerdict::Bad(_)));
     let rejected = "<tool_use_error>InputValidationError: missing required parameter</tool_use_error>";
     assert!(matches!(failed("Bash", rejected), OfflineVerdict::Bad(_)));
+    // What a program prints behind the header of Codex, also if it shows the words of a framework.
+    let chunk =
+        "Chunk ID: 1f\nWall time: 0.1 seconds\nProcess exited with code 2\nOutput:\nerror: missing required argument";
+    let running =
+        "Wall time: 1 seconds\nProcess exited with code 1\nOutput:\ninvalid arguments for tool, unsupported call";
+    for tool in ["exec_command", "write_stdin"] {
+        assert!(!matches!(failed(tool, chunk), OfflineVerdict::Bad(_)), "{tool}");
+        assert!(!matches!(failed(tool, running), OfflineVerdict::Bad(_)), "{tool}");
+        let refused = "failed to parse function arguments: missing field `session_id`";
+        assert!(matches!(failed(tool, refused), OfflineVerdict::Bad(_)), "{tool}");
+    }
     // A patch that does not fit quotes the file; a file that is shown may be about validation.
     let quoting = "apply_patch verification failed: expected lines not found in a.go:\n  \"name is required\"";
     assert!(!matches!(failed("apply_patch", quoting), OfflineVerdict::Bad(_)));

@@ -47,6 +47,17 @@ pub(super) fn shows_other_output(offline: &OfflineJudge<'_>, step: &TrajectorySt
     }
 }
 
+/// Whether the result of a step is what a program printed, by the header that Codex puts in front of it. The call was
+/// accepted, whatever the program says about arguments.
+pub(super) fn is_program_output(step: &TrajectoryStep) -> bool {
+    const EXITS: [&str; 2] = ["Process exited with code ", "Exit code: "];
+    /// Maximum number of lines of a header.
+    const MAX_HEADER_LINES: usize = 8;
+    let result = step.observation.as_deref().unwrap_or_default().trim_start();
+    let mut header = result.lines().take(MAX_HEADER_LINES).take_while(|line| !line.starts_with("Output:"));
+    result.starts_with("Chunk ID:") || header.any(|line| EXITS.iter().any(|exit| line.starts_with(exit)))
+}
+
 /// Maximum bytes of a result that reports the status of something that runs.
 const MAX_STATUS_BYTES: usize = 300;
 
