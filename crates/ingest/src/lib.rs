@@ -14,6 +14,7 @@ mod detect;
 mod document_error;
 mod error;
 mod groups;
+mod hidden_folders;
 mod imported_turns;
 mod imports;
 mod intake;

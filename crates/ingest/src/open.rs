@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::SourceError;
+use crate::hidden_folders::describe_empty_folder;
 use crate::limits::SourceLimits;
 use crate::read_ahead::ReadAhead;
 use crate::trace_source::{SourceResolver, TraceSource};
@@ -58,7 +59,7 @@ pub fn expand_source(source: &str, resolver: &dyn SourceResolver) -> Result<Vec<
     if files.is_empty() {
         return Err(SourceError::Unreadable {
             name: source.to_owned(),
-            reason: "the folder has no files in it".to_owned(),
+            reason: describe_empty_folder(path),
         });
     }
     Ok(files)
