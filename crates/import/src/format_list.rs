@@ -8,8 +8,8 @@ use crate::exports::{
 };
 use crate::format_kinds::{DocumentFormat, SessionFormat, UnreadableFormat};
 use crate::sessions::{
-    claude_code, claude_stream, codex_exec, codex_lines, codex_rollout, copilot_cli, cursor_stream, cursor_transcript,
-    gemini_cli, gemini_stream, goose, kimi_wire, opencode, pi_session, qwen_code, unread_records,
+    claude_code, claude_stream, codex_document, codex_exec, codex_lines, codex_rollout, copilot_cli, cursor_stream,
+    cursor_transcript, gemini_cli, gemini_stream, goose, kimi_wire, opencode, pi_session, qwen_code, unread_records,
 };
 
 /// All formats of sessions. The first that matches reads the file.
@@ -100,6 +100,11 @@ pub const DOCUMENT_FORMATS: &[DocumentFormat] = &[
         read: gemini_cli::read_gemini_document,
     },
     DocumentFormat {
+        name: "Codex rollout",
+        matches: codex_document::is_codex_document,
+        read: codex_document::read_codex_document,
+    },
+    DocumentFormat {
         name: "OpenCode export",
         matches: opencode::is_opencode_export,
         read: opencode::read_opencode_export,
@@ -178,7 +183,9 @@ pub fn is_mlflow_span(object: &Map<String, Json>) -> bool {
 
 /// Whether a document is a session that a coding agent wrote on the machine of its user.
 pub fn is_personal_document(object: &Map<String, Json>) -> bool {
-    gemini_cli::is_gemini_document(object) || opencode::is_opencode_export(object)
+    gemini_cli::is_gemini_document(object)
+        || codex_document::is_codex_document(object)
+        || opencode::is_opencode_export(object)
 }
 
 /// What is named instead of being read.

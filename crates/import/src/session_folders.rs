@@ -48,7 +48,7 @@ pub struct FoundSessions {
 
 const ANY_JSONL: SessionFilePattern = SessionFilePattern { name_starts: &[""], name_ends: &[".jsonl"], inside: None };
 const ROLLOUTS: SessionFilePattern =
-    SessionFilePattern { name_starts: &["rollout-"], name_ends: &[".jsonl", ".jsonl.zst"], inside: None };
+    SessionFilePattern { name_starts: &["rollout-"], name_ends: &[".jsonl", ".jsonl.zst", ".json"], inside: None };
 
 /// All locations. A tool can have several.
 pub const SESSION_LOCATIONS: &[SessionLocation] = &[
