@@ -8,8 +8,9 @@ use crate::exports::{
 };
 use crate::format_kinds::{DocumentFormat, SessionFormat, UnreadableFormat};
 use crate::sessions::{
-    claude_code, claude_stream, codex_document, codex_exec, codex_lines, codex_rollout, copilot_cli, cursor_stream,
-    cursor_transcript, gemini_cli, gemini_stream, goose, kimi_wire, opencode, pi_session, qwen_code, unread_records,
+    claude_code, claude_stream, codex_document, codex_exec, codex_lines, codex_rollout, copilot_cli, copilot_history,
+    cursor_stream, cursor_transcript, gemini_cli, gemini_stream, goose, kimi_wire, opencode, pi_session, qwen_code,
+    unread_records,
 };
 
 /// All formats of sessions. The first that matches reads the file.
@@ -105,6 +106,11 @@ pub const DOCUMENT_FORMATS: &[DocumentFormat] = &[
         read: codex_document::read_codex_document,
     },
     DocumentFormat {
+        name: "Copilot CLI session",
+        matches: copilot_history::is_copilot_document,
+        read: copilot_history::read_copilot_document,
+    },
+    DocumentFormat {
         name: "OpenCode export",
         matches: opencode::is_opencode_export,
         read: opencode::read_opencode_export,
@@ -185,6 +191,7 @@ pub fn is_mlflow_span(object: &Map<String, Json>) -> bool {
 pub fn is_personal_document(object: &Map<String, Json>) -> bool {
     gemini_cli::is_gemini_document(object)
         || codex_document::is_codex_document(object)
+        || copilot_history::is_copilot_document(object)
         || opencode::is_opencode_export(object)
 }
 

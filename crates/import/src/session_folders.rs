@@ -95,6 +95,13 @@ pub const SESSION_LOCATIONS: &[SessionLocation] = &[
         files: ANY_JSONL,
     },
     SessionLocation {
+        tool: "Copilot CLI",
+        variable: Some("COPILOT_HOME"),
+        default_folder: ".copilot",
+        subfolder: "history-session-state",
+        files: SessionFilePattern { name_starts: &["session_"], name_ends: &[".json"], inside: None },
+    },
+    SessionLocation {
         tool: "Cursor",
         variable: None,
         default_folder: ".cursor",

@@ -12,7 +12,7 @@ use crate::json_fields::{content_text, count_field, join_part_texts, text_field}
 use crate::session_builder::SessionBuilder;
 use crate::turn_draft::{ImportedResult, ResultStatus};
 
-const AGENT_NAME: &str = "copilot-cli";
+pub(crate) const AGENT_NAME: &str = "copilot-cli";
 /// Maximum number of subagents that are open at the same time. The oldest is ended if there are more.
 const MAX_OPEN_SUBAGENTS: usize = 256;
 

@@ -12,6 +12,7 @@ pub(crate) mod codex_lines;
 mod codex_requests;
 pub(crate) mod codex_rollout;
 pub(crate) mod copilot_cli;
+pub(crate) mod copilot_history;
 pub(crate) mod cursor_stream;
 pub(crate) mod cursor_transcript;
 mod field_types;
