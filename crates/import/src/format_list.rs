@@ -8,9 +8,9 @@ use crate::exports::{
 };
 use crate::format_kinds::{DocumentFormat, SessionFormat, UnreadableFormat};
 use crate::sessions::{
-    claude_code, claude_stream, codex_document, codex_exec, codex_lines, codex_rollout, copilot_cli, copilot_history,
-    cursor_stream, cursor_transcript, gemini_cli, gemini_stream, goose, kimi_wire, opencode, pi_session, qwen_code,
-    unread_records,
+    claude_code, claude_stream, codebuddy, codex_document, codex_exec, codex_lines, codex_rollout, copilot_cli,
+    copilot_history, cursor_stream, cursor_transcript, gemini_cli, gemini_stream, goose, kimi_wire, opencode,
+    pi_session, qwen_code, unread_records,
 };
 
 /// All formats of sessions. The first that matches reads the file.
@@ -66,6 +66,11 @@ pub const SESSION_FORMATS: &[SessionFormat] = &[
         "Kimi Code session",
         kimi_wire::is_kimi_session,
         kimi_wire::open_kimi_session,
+    ),
+    SessionFormat::written_by_coding_agent(
+        "CodeBuddy session",
+        codebuddy::is_codebuddy_session,
+        codebuddy::open_codebuddy_session,
     ),
     SessionFormat::written_by_coding_agent("goose session", goose::is_goose_session, goose::open_goose_session),
     SessionFormat::written_by_coding_agent(

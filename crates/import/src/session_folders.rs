@@ -102,6 +102,13 @@ pub const SESSION_LOCATIONS: &[SessionLocation] = &[
         files: SessionFilePattern { name_starts: &["session_"], name_ends: &[".json"], inside: None },
     },
     SessionLocation {
+        tool: "CodeBuddy",
+        variable: Some("CODEBUDDY_CONFIG_DIR"),
+        default_folder: ".codebuddy",
+        subfolder: "projects",
+        files: ANY_JSONL,
+    },
+    SessionLocation {
         tool: "Cursor",
         variable: None,
         default_folder: ".cursor",

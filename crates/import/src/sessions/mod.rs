@@ -6,6 +6,7 @@ mod claude_conversation;
 mod claude_lines;
 mod claude_requests;
 pub(crate) mod claude_stream;
+pub(crate) mod codebuddy;
 pub(crate) mod codex_document;
 pub(crate) mod codex_exec;
 pub(crate) mod codex_lines;

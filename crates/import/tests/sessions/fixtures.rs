@@ -25,6 +25,7 @@ const FORMATS: &[(&str, &[&str])] = &[
     ("kimi", &["Kimi Code session"]),
     ("cursor-transcript", &["Cursor transcript"]),
     ("goose", &["goose session"]),
+    ("codebuddy", &["CodeBuddy session"]),
 ];
 
 fn fixture_files(folder: &str) -> Vec<PathBuf> {

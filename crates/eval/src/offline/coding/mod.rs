@@ -148,7 +148,7 @@ pub(super) fn is_coding_agent(offline: &OfflineJudge<'_>) -> bool {
 
 /// Whether it is one of the coding agents whose records are read from their own files.
 pub(super) fn is_known_coding_agent(offline: &OfflineJudge<'_>) -> bool {
-    const AGENTS: [&str; 11] = [
+    const AGENTS: [&str; 12] = [
         "claude-code",
         "codex",
         "gemini-cli",
@@ -160,6 +160,7 @@ pub(super) fn is_known_coding_agent(offline: &OfflineJudge<'_>) -> bool {
         "pi",
         "kimi-code",
         "goose",
+        "codebuddy",
     ];
     offline.trajectory.agent.as_deref().is_some_and(|agent| AGENTS.contains(&agent))
 }
