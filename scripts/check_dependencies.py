@@ -207,7 +207,6 @@ def main():
         if pathlib.Path(arguments.advisories).exists():
             checks["advisories"] = lambda: check_advisories(lock, deny, arguments.advisories, arguments.today)
         else:
-            # The database is another project's data, and not part of this repository.
             print(f"advisories: NOT CHECKED, there is no {arguments.advisories}; scripts/update_advisories.py makes it")
         for name, check in checks.items():
             found, about = check()
