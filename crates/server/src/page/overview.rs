@@ -28,8 +28,10 @@ use super::usage_overview::UsageOverview;
 use super::{PageLayout, SelectOption, build_project_options, start};
 use crate::caller::RequestCaller;
 use crate::clock::now_ns;
+use crate::evaluators::find_evaluator_title;
 use crate::http_error::{ApiError, run_short_query};
 use crate::queries;
+use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
 use crate::time_text::format_rfc3339 as show_time;
 use gradus_report::html::number::{self, format_count};
@@ -77,11 +79,15 @@ struct OverviewPage {
     endings: Option<RunEndings>,
     failures: FailureGroupTable,
     cards: Vec<DimensionTrendCard>,
+    /// Titles of evaluators that fitted no case of the range. They have no card.
+    inapplicable: Option<String>,
     /// The period that a point of a chart represents: `6 hours`.
     period: &'static str,
     /// URL of the page of versions with the same filter.
     versions_href: String,
     series: Vec<EvaluatorSeries>,
+    /// Titles of evaluators without a score in the range. They have no chart.
+    uncharted: Option<String>,
     has_alarms: bool,
     /// Not all rollups of the range could be read.
     is_cut: bool,
@@ -199,8 +205,9 @@ fn build_overview_page(
     let mut shown: Vec<(&&str, &ScoreMoments)> = current.iter().collect();
     // The evaluator of how runs ended comes before those of steps; the sort is stable.
     shown.sort_by_key(|(name, _)| **name != OUTCOME);
+    let (fitting, inapplicable): (Vec<_>, Vec<_>) = shown.into_iter().partition(|(_, moments)| is_applicable(moments));
     let mut cards = Vec::new();
-    for (name, moments) in shown {
+    for &(name, moments) in &fitting {
         let calibration = match moments.scored {
             0 => None,
             _ => settings.calibrations.correct_score(&settings.rules, store, name, &filter)?,
@@ -210,11 +217,16 @@ fn build_overview_page(
     // Rollups count trajectories by evaluator only, so this is a lower bound of the trajectories that were graded at
     // all.
     let graded = current.values().map(|moments| moments.trajectories).max().unwrap_or(0).unsigned_abs();
+    // A chart without a point says nothing.
+    let has_score = |row: &&MetricPeriod| current.get(&*row.evaluator).is_some_and(|moments| moments.scored > 0);
+    let without_score = fitting.iter().filter(|(_, moments)| moments.scored == 0);
+    let uncharted = join_titles(&settings, without_score.map(|(name, _)| **name));
+    let inapplicable = join_titles(&settings, inapplicable.iter().map(|(name, _)| **name));
     let series = metric_timeline::build_all_series(
         &settings,
         &ChartAlerts::load(server)?,
         choice.project.as_deref(),
-        periods.rows.iter().filter(is_current),
+        periods.rows.iter().filter(is_current).filter(has_score),
         time,
         now,
     );
@@ -281,10 +293,12 @@ fn build_overview_page(
             |row| load_example_value(server, row),
         ),
         cards,
+        inapplicable,
         period: describe_period(time.period_ns),
         versions_href: choice.versions_url().to_string(),
         has_alarms: series.iter().any(|one| one.has_alarm),
         series,
+        uncharted,
         is_cut: periods.is_cut || usage.is_cut,
         ahead: FutureTraceNotice::from_count(ahead, &choice, time),
         waiting: format_grading_backlog(
@@ -316,6 +330,17 @@ fn sum_by_evaluator<'r>(rows: impl Iterator<Item = &'r MetricPeriod>) -> BTreeMa
         *sums.entry(&row.evaluator).or_default() += row.moments;
     }
     sums
+}
+
+/// Whether the evaluator fitted at least one case.
+fn is_applicable(moments: &ScoreMoments) -> bool {
+    moments.scored + moments.abstained + moments.failed > 0
+}
+
+/// The titles of evaluators, as a list in a sentence. None if there are none.
+fn join_titles<'n>(settings: &ReloadableSettings, names: impl Iterator<Item = &'n str>) -> Option<String> {
+    let titles: Vec<String> = names.map(|name| find_evaluator_title(settings, name)).collect();
+    (!titles.is_empty()).then(|| titles.join(", "))
 }
 
 impl OverviewQuery {
@@ -529,6 +554,7 @@ mod tests {
             endings: None,
             failures: FailureGroupTable { rows: Vec::new(), more: None, all: None },
             cards,
+            inapplicable: None,
             period: "day",
             versions_href: String::new(),
             series: metric_timeline::build_all_series(
@@ -539,6 +565,7 @@ mod tests {
                 &time,
                 now,
             ),
+            uncharted: None,
             has_alarms: false,
             is_cut: false,
             ahead: None,
