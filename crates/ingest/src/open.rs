@@ -57,10 +57,7 @@ pub fn expand_source(source: &str, resolver: &dyn SourceResolver) -> Result<Vec<
     let mut files = Vec::new();
     collect_files(path, &mut files).map_err(|error| SourceError::from_io(source, &error))?;
     if files.is_empty() {
-        return Err(SourceError::Unreadable {
-            name: source.to_owned(),
-            reason: describe_empty_folder(path),
-        });
+        return Err(SourceError::Unreadable { name: source.to_owned(), reason: describe_empty_folder(path) });
     }
     Ok(files)
 }

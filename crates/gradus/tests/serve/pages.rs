@@ -394,6 +394,13 @@ fn the_overview_says_how_many_were_judged_and_is_narrowed_by_its_address() {
     let card = text.split("<li class=\"card\">").skip(1).find(|card| card.contains("Call validity")).unwrap();
     assert!(card.contains("66.7") && card.contains("2 of 3 right") && card.contains("Could not be judged"), "{card}");
     assert!(card.contains("95&nbsp;% interval"), "{card}");
+    // What has nothing to show is named, and gets neither card nor chart.
+    let (before, titles) = text.split_once("Not applicable to any run or step of this time: ").unwrap();
+    assert!(titles.split_once(".</p>").unwrap().0.contains("Request to tool") && !before.contains("Request to tool"));
+    let (_, titles) = text.split_once("No score in this time, so no chart: ").unwrap();
+    assert!(titles.split_once(".</p>").unwrap().0.contains("Task completion"), "{titles}");
+    let is_charted = |title: &str| text.contains(&format!("<figcaption><h3><bdi>{title}"));
+    assert!(!is_charted("Task completion") && is_charted("Call validity"), "{text}");
     // What is looked at goes on to the list: the project, and the time.
     assert!(card.contains("/traces?project=shop&#38;from=") && card.contains("&#38;wrong=call_validity"), "{card}");
     let all = page(&server, "/?project=shop&agent=librarian&model=gpt-4o&range=all");
