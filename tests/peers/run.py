@@ -250,6 +250,8 @@ def run_agents(gradus, names, is_second):
 
 
 def main():
+    if len(sys.argv) < 2 or not os.access(sys.argv[1], os.X_OK):
+        sys.exit(__doc__.strip())
     gradus, names = os.path.abspath(sys.argv[1]), sys.argv[2:]
     # Two at a time: most of their time is waiting for a program to start. What shares an environment is in one lane.
     scripts = [
