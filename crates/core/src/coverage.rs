@@ -20,9 +20,9 @@ pub struct SourceCoverage {
     /// Turns that a resumed session repeats from another file; they count once.
     #[serde(skip_serializing_if = "is_zero")]
     pub repeated_turns: u64,
-    /// Runs of an agent that answer no request: Claude Code starts some to warm a cache. They are left out.
+    /// Runs of an agent that answer no request, such as those by which Claude Code warms a cache. They are left out.
     #[serde(skip_serializing_if = "is_zero")]
-    pub warmup_runs: u64,
+    pub unrequested_runs: u64,
     pub unreadable_records: u64,
     /// Files of a folder that are no traces.
     pub skipped_files: u64,
@@ -116,7 +116,7 @@ impl SourceCoverage {
         self.log_records += other.log_records;
         self.documents += other.documents;
         self.repeated_turns += other.repeated_turns;
-        self.warmup_runs += other.warmup_runs;
+        self.unrequested_runs += other.unrequested_runs;
         self.unreadable_records += other.unreadable_records;
         self.skipped_files += other.skipped_files;
         let room = MAX_SKIPPED_EXAMPLES.saturating_sub(self.skipped_examples.len());

@@ -17,8 +17,8 @@ pub trait ImportSink {
     /// Receives a finished turn of a conversation. The turns of a conversation arrive in order.
     fn add_turn(&mut self, turn: ImportedTurn);
 
-    /// Counts a run that is left out, because it answers no request: it only warms a cache.
-    fn count_warmup_run(&mut self) {}
+    /// Counts a run that is left out, because the tool started it for itself: it answers no request.
+    fn count_unrequested_run(&mut self) {}
 
     /// Reports one record that could not be read. Reading continues.
     fn report_bad_record(&mut self, reason: &str);

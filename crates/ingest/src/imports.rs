@@ -263,8 +263,8 @@ impl ImportSink for IntakeSink<'_, '_> {
         self.intake.add_imported_turn(turn);
     }
 
-    fn count_warmup_run(&mut self) {
-        self.intake.count_warmup_run();
+    fn count_unrequested_run(&mut self) {
+        self.intake.count_unrequested_run();
     }
 
     fn report_bad_record(&mut self, reason: &str) {

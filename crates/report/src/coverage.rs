@@ -50,8 +50,8 @@ fn print_source(coverage: &SourceCoverage, out: &mut dyn Write) -> io::Result<()
     if c.repeated_turns > 0 {
         writeln!(out, "  repeated      {} turns of resumed sessions, counted once", c.repeated_turns)?;
     }
-    if c.warmup_runs > 0 {
-        writeln!(out, "  left out      {} runs that only warm a cache", c.warmup_runs)?;
+    if c.unrequested_runs > 0 {
+        writeln!(out, "  left out      {} runs that answer no request", c.unrequested_runs)?;
     }
     for reason in c.skipped_examples.iter().take(MAX_SKIPPED) {
         writeln!(out, "    {DIM}skipped {}{DIM:#}", printable_line(reason))?;

@@ -27,6 +27,9 @@ const MAX_WAITING_CALLS: usize = 1024;
 
 /// Prefix of the ids of agents that summarize a conversation. Their sessions are copies of it, followed by a summary.
 const COMPACTION_AGENT_PREFIX: &str = "acompact-";
+/// Prefix of the ids of agents that guess what the user may type next. Their sessions can begin with copied replies, and
+/// with a summary of the conversation.
+const SUGGESTION_AGENT_PREFIX: &str = "aprompt_suggestion-";
 
 /// Why the conversation before the first line of an agent is not known.
 const OTHER_FILE: &str = "the record continues a conversation of another file, which the agent knew";
@@ -92,6 +95,8 @@ struct ClaudeCodeReader {
     seen_lines: SeenIds,
     /// Lines of subagents that are not read. The first line that is read can follow one of them.
     passed_lines: SeenIds,
+    /// Agents that guess the next request, which are counted and not read.
+    suggestion_agents: SeenIds,
 }
 
 /// Subagents whose lines are in the same file.
@@ -274,6 +279,12 @@ impl ClaudeCodeReader {
     /// Reads a line of a subagent. `is_continued` says that the line before it is in another file.
     fn read_subagent_line(&mut self, line: &ClaudeLine<'_>, is_continued: bool, sink: &mut dyn ImportSink) {
         if line.agent_id.get().is_some_and(|agent_id| agent_id.starts_with(COMPACTION_AGENT_PREFIX)) {
+            return;
+        }
+        if let Some(agent_id) = line.agent_id.get().filter(|agent_id| agent_id.starts_with(SUGGESTION_AGENT_PREFIX)) {
+            if self.suggestion_agents.insert(agent_id) {
+                sink.count_unrequested_run();
+            }
             return;
         }
         let session_id = self.session_id.clone().unwrap_or_default();

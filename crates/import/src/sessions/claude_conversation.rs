@@ -24,6 +24,9 @@ pub(crate) fn is_compaction(subtype: &TextField<'_>) -> bool {
 
 /// The request of subagents that Claude Code 2 starts by itself, so that the provider caches their prompts.
 const WARMUP_REQUEST: &str = "Warmup";
+/// Prefix of the request by which Claude Code asks a copy of the conversation what the user may type next. All tools are
+/// refused to it.
+const SUGGESTION_REQUEST_PREFIX: &str = "[SUGGESTION MODE";
 
 /// Maximum number of results that are held until their calls are read.
 const MAX_EARLY_RESULTS: usize = 16;
@@ -56,8 +59,8 @@ pub(crate) struct ClaudeConversation {
     project: Option<String>,
     /// Whether it is the conversation of a subagent.
     is_subagent: bool,
-    /// Whether the current turn only warms a cache.
-    is_warmup: bool,
+    /// Whether Claude Code started the current turn for itself: it answers no request.
+    is_unrequested: bool,
 }
 
 impl ClaudeConversation {
@@ -158,7 +161,9 @@ impl ClaudeConversation {
     pub(crate) fn begin_request(&mut self, request: &str, at: Option<&str>, sink: &mut dyn ImportSink) {
         self.command = None;
         self.end_turn(sink);
-        self.is_warmup = self.is_subagent && !self.builder.has_turn() && request.trim() == WARMUP_REQUEST;
+        let is_warmup = !self.builder.has_turn() && request.trim() == WARMUP_REQUEST;
+        let is_suggestion = request.trim_start().starts_with(SUGGESTION_REQUEST_PREFIX);
+        self.is_unrequested = self.is_subagent && (is_warmup || is_suggestion);
         self.builder.begin_turn(request, at, sink);
     }
 
@@ -303,9 +308,9 @@ impl ClaudeConversation {
             self.builder.begin_reply(None);
             self.builder.fail_turn(&reason);
         }
-        if std::mem::take(&mut self.is_warmup) {
+        if std::mem::take(&mut self.is_unrequested) {
             self.builder.roll_back_turns(1);
-            sink.count_warmup_run();
+            sink.count_unrequested_run();
         }
     }
 

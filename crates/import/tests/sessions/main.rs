@@ -9,7 +9,7 @@ mod fixtures;
 mod lost_records;
 mod record_order;
 mod repeated_call_ids;
-mod warmup_runs;
+mod unrequested_runs;
 
 use gradus_core::span::Span;
 use gradus_import::{ImportSink, ImportedTurn, SESSION_FORMATS};
@@ -20,7 +20,7 @@ use serde_json::{Value as Json, json};
 struct TurnList {
     turns: Vec<ImportedTurn>,
     bad_records: Vec<String>,
-    warmup_runs: usize,
+    unrequested_runs: usize,
 }
 
 impl ImportSink for TurnList {
@@ -30,8 +30,8 @@ impl ImportSink for TurnList {
         self.turns.push(turn);
     }
 
-    fn count_warmup_run(&mut self) {
-        self.warmup_runs += 1;
+    fn count_unrequested_run(&mut self) {
+        self.unrequested_runs += 1;
     }
 
     fn report_bad_record(&mut self, reason: &str) {

@@ -80,9 +80,9 @@ impl RecordIntake<'_> {
         self.current_source().documents += 1;
     }
 
-    /// Counts a run that only warms a cache. It is no trajectory.
-    pub(crate) fn count_warmup_run(&mut self) {
-        self.current_source().warmup_runs += 1;
+    /// Counts a run that answers no request. It is no trajectory.
+    pub(crate) fn count_unrequested_run(&mut self) {
+        self.current_source().unrequested_runs += 1;
     }
 
     /// Reports that a session ends in the middle of a record. That is no fault of a session that is being written.

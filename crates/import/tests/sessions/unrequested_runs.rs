@@ -1,4 +1,5 @@
-//! Subagents that Claude Code starts only to have prompts cached. They answer no request of anybody.
+//! Subagents that Claude Code starts for itself: to have prompts cached, or to guess what the user may type next. They
+//! answer no request of anybody.
 
 use serde_json::{Value as Json, json};
 
@@ -24,7 +25,7 @@ fn in_subagent(mut line: Json) -> Json {
 fn read_requests(lines: &[Json]) -> (Vec<String>, usize) {
     let found = read_session(lines);
     let requests = found.turns.iter().map(|turn| turn.trajectory.query.clone().unwrap_or_default());
-    (requests.collect(), found.warmup_runs)
+    (requests.collect(), found.unrequested_runs)
 }
 
 #[test]
@@ -56,4 +57,22 @@ fn other_requests_stay() {
     let reply = json!({"message": {"id": "m", "role": "assistant", "content": "Hello."}});
     let of_user = [claude_request(1, "Warmup"), claude_line(2, "assistant", &reply)];
     assert_eq!(read_requests(&of_user), (vec!["Warmup".to_owned()], 0));
+}
+
+#[test]
+fn a_run_that_guesses_the_next_request_is_left_out_and_counted() {
+    const GUESS: &str = "[SUGGESTION MODE: Guess what the user types next.]";
+    let lines = [subagent_request(1, GUESS), subagent_reply(2, "run the tests")];
+    assert_eq!(read_requests(&lines), (Vec::new(), 1));
+    // The copied reply before it belongs to another conversation.
+    let mut copied = [subagent_reply(1, "All is done."), subagent_request(2, GUESS), subagent_reply(3, "push it")];
+    for line in &mut copied {
+        line["agentId"] = "aprompt_suggestion-1f".into();
+    }
+    assert_eq!(read_requests(&copied), (Vec::new(), 1));
+    let reply = json!({"message": {"id": "m", "role": "assistant", "content": "Hello."}});
+    let of_user = [claude_request(1, GUESS), claude_line(2, "assistant", &reply)];
+    assert_eq!(read_requests(&of_user), (vec![GUESS.to_owned()], 0));
+    let later = [subagent_request(1, "Find the tests"), subagent_reply(2, "In src."), subagent_request(3, GUESS)];
+    assert_eq!(read_requests(&later), (vec!["Find the tests".to_owned()], 1));
 }
