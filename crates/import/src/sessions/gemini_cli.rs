@@ -19,6 +19,8 @@ pub(crate) const AGENT_NAME: &str = "gemini-cli";
 const MAX_HELD_MESSAGE_BYTES: usize = 64 << 20;
 /// The type of the entry that is held in place of a record that could not be read. No message has it.
 const UNREADABLE: &str = "$unreadable";
+/// Prefix of errors of the field in which the user types the next request. They do not end a run.
+const PROMPT_EDITOR_PREFIX: &str = "[useTextBuffer]";
 
 /// Whether the records are those of a Gemini CLI session.
 pub(crate) fn is_gemini_session(records: &[Json]) -> bool {
@@ -224,7 +226,12 @@ impl GeminiConversation {
                 }
             }
             Some("gemini") => self.add_reply(message, at),
-            Some("error") => self.error = Some(join_part_texts(&message["content"], &["text"], "\n")),
+            Some("error") => {
+                let error = join_part_texts(&message["content"], &["text"], "\n");
+                if !error.trim_start().starts_with(PROMPT_EDITOR_PREFIX) {
+                    self.error = Some(error);
+                }
+            }
             Some("info" | "warning") => {}
             Some(UNREADABLE) => self.builder.mark_unreadable_record(),
             _ => sink.report_bad_record("a message of an unknown type"),

@@ -76,6 +76,18 @@ fn a_run_of_gemini_ends_in_its_last_error() {
 }
 
 #[test]
+fn an_error_of_the_prompt_editor_ends_no_run() {
+    let message = |kind: &str, text: &str| json!({"id": text, "timestamp": "2026-02-01T00:00:00Z", "type": kind, "content": text});
+    let failure_after = |error: &str| {
+        let head = json!({"sessionId": "s", "projectHash": "h"});
+        let turns = read_trajectories(&[head, message("user", "fix it"), message("error", error)]);
+        failure(&turns[0]).map(str::to_owned)
+    };
+    assert_eq!(failure_after("[useTextBuffer] external editor error"), None);
+    assert!(failure_after("[API Error: quota exceeded]").is_some());
+}
+
+#[test]
 fn context_of_gemini_is_no_request() {
     let message =
         |text: &str| json!({"id": text, "timestamp": "2026-02-01T00:00:00Z", "type": "user", "content": text});
