@@ -27,7 +27,7 @@ const MIN_LATE_STEPS: usize = 10;
 pub(in super::super) fn judge_test_claims(offline: &OfflineJudge<'_>) -> OfflineVerdict {
     let actions = offline.coding_actions.get_or_init(|| classify_steps(offline));
     if actions.is_empty() {
-        return OfflineVerdict::not_applicable("The agent has no tools for files or commands.");
+        return OfflineVerdict::not_applicable("No step of the run touches a file or runs a command.");
     }
     let answer = offline.trajectory.final_answer.as_deref().unwrap_or_default();
     let Some(claim) = find_claim(take_prefix(answer, MAX_ANSWER_BYTES)) else {

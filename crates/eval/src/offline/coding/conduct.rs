@@ -26,7 +26,7 @@ const MAX_COMPARED_BYTES: usize = 16 << 10;
 pub(in super::super) fn judge_conduct(offline: &OfflineJudge<'_>, at: usize) -> OfflineVerdict {
     let actions = offline.coding_actions.get_or_init(|| classify_steps(offline));
     let (Some(step), Some(action)) = (offline.step(at), actions.get(at)) else {
-        return OfflineVerdict::not_applicable("The agent has no tools for files or commands.");
+        return OfflineVerdict::not_applicable("No step of the run touches a file or runs a command.");
     };
     let found = match action {
         CodingAction::Command(command) => find_command_fault(offline, actions, at, command),
