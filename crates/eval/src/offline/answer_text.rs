@@ -1,4 +1,5 @@
-//! Analyses a final answer: a question to the user, an admitted failure, a value without a source.
+//! Analyses a final answer: a question to the user, an admitted failure, a value without a source. Statements of giving
+//! up are in `give_up`.
 
 use gradus_core::trajectory::{DefectKind, Trajectory};
 
@@ -9,22 +10,6 @@ use super::vocabulary::{ADMISSION_PHRASES, contains_phrase};
 
 /// Maximum number of values in a remark.
 const MAX_VALUES: usize = 5;
-
-/// Maximum bytes at the beginning of an answer that are searched for whether the request was done.
-const MAX_OPENING_BYTES: usize = 600;
-
-/// Statements of the agent that it could not do what it was asked to, in lower case.
-const GIVE_UP_PHRASES: &str = "\
-     i cannot | i can't | i can not | i could not | i couldn't | i was unable | i am unable | i'm unable |\
-     i was not able | i wasn't able | i am not able | i'm not able | i failed to | i did not manage |\
-     i don't have access | i do not have access | i have no access | i have no tool | i don't have a tool |\
-     i do not have a tool | i don't have the tool | i do not have the tool | i don't have permission |\
-     i do not have permission | could not be completed | couldn't be completed | cannot be completed |\
-     can't be completed | could not complete | couldn't complete | cannot complete | task failed | not possible to |\
-    抱歉|无法|未能|對不起|できません|申し訳|죄송|konnte nicht|leider|désolé|pas pu|lo siento|no pude|no se pudo|\
-    не удалось|извините|não foi possível|desculpe|mi dispiace";
-/// Phrases that are no failure: that nothing was found can be the answer.
-const NOTHING_FOUND_PHRASES: &str = "find any|see any|found any|find other|see other|find a reason|see why";
 
 /// Whether the answer ends with a question to the user.
 pub(super) fn asks_user(answer: &str) -> bool {
@@ -60,17 +45,6 @@ pub(super) fn quote_last_sentence(answer: &str) -> String {
 pub(super) fn find_failure_admission(answer: &str) -> Option<&'static str> {
     let looked_at = format!("{} {}", take_prefix(answer, 3_000), take_suffix(answer, 1_000)).to_lowercase();
     ADMISSION_PHRASES.split('|').find(|phrase| looked_at.contains(phrase))
-}
-
-/// Returns the statement by which an answer says that the request itself could not be done. Only the beginning of the
-/// answer counts; later sentences may mention other things that do not work.
-pub(super) fn find_give_up_statement(answer: &str) -> Option<&str> {
-    let opening = take_prefix(answer.trim_start(), MAX_OPENING_BYTES);
-    let sentences = opening.split(['.', '!', '\n']).map(str::trim).filter(|sentence| !sentence.is_empty());
-    sentences.take(3).find(|sentence| {
-        let text = format!(" {} ", sentence.to_lowercase().replace('’', "'"));
-        contains_phrase(&text, GIVE_UP_PHRASES) && !contains_phrase(&text, NOTHING_FOUND_PHRASES)
-    })
 }
 
 /// Whether the run ends with text that is not meant for the user: a thought, or a call as text that never ran. An
@@ -129,23 +103,6 @@ mod tests {
         assert!(asks_user("I found two flights. Which one shall I book?"));
         assert!(asks_user("Your seat is free. Please confirm (yes/no)."));
         assert!(!asks_user("Who wrote it? Ann Lee wrote it in 1990."));
-    }
-
-    #[test]
-    fn giving_up_is_a_statement_about_the_request() {
-        for answer in
-            ["I am sorry, I cannot do that.", "Unfortunately, I was unable to open the file.", "抱歉，我做不到。"]
-        {
-            assert!(find_give_up_statement(answer).is_some(), "{answer}");
-        }
-        for answer in [
-            "Yes, in a.go. We avoid reading files that didn't change.",
-            "The check fails if the cache is invalid, which is not an error.",
-            "I couldn't find any other use of it.",
-            "Done. It no longer fails.",
-        ] {
-            assert_eq!(find_give_up_statement(answer), None, "{answer}");
-        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod date_mentions;
 mod evidence_index;
 mod excerpt;
 mod failure;
+mod give_up;
 mod identifiers;
 mod named_objects;
 mod number_text;

@@ -2,8 +2,9 @@
 
 use gradus_core::trajectory::{DefectKind, RUN_FAILED, Trajectory};
 
-use super::answer_text::{asks_user, find_give_up_statement};
+use super::answer_text::asks_user;
 use super::excerpt::{quote_excerpt, quote_name, take_prefix};
+use super::give_up::{GiveUpStatement, find_give_up_statement};
 use super::rule_catalog::{
     OUTCOME_ANSWERED, OUTCOME_ASKED_USER, OUTCOME_CRASHED, OUTCOME_GAVE_UP, OUTCOME_LIMIT_REACHED, OUTCOME_NO_ANSWER,
     OUTCOME_UNSUPPORTED_VALUE, OUTCOME_WITHOUT_TOOLS,
@@ -114,14 +115,27 @@ pub(super) fn judge_outcome(offline: &OfflineJudge<'_>) -> OfflineVerdict {
         let explanation = append_cause("The answer is an error message of the program", describe_error(answer));
         return labelled("crashed", OUTCOME_CRASHED, explanation, vec![quote_excerpt(answer)]);
     }
-    if asks_user(answer) {
+    let asked_user = || {
         let explanation = "The run ended with a question to the user.".to_owned();
-        return labelled("asked_user", OUTCOME_ASKED_USER, explanation, vec![answer_text::quote_last_sentence(answer)]);
+        labelled("asked_user", OUTCOME_ASKED_USER, explanation, vec![answer_text::quote_last_sentence(answer)])
+    };
+    if asks_user(answer) {
+        return asked_user();
     }
     let changed = || (0..trajectory.steps.len().min(2_000)).any(|at| offline.has_changed_something(at));
-    if let Some(words) = find_give_up_statement(answer).filter(|_| !changed()) {
-        let explanation = "The answer says that the task was not done.".to_owned();
-        return labelled(GAVE_UP, OUTCOME_GAVE_UP, explanation, vec![quote_excerpt(words)]);
+    match find_give_up_statement(answer).filter(|_| !changed()) {
+        Some(GiveUpStatement::Stated(words)) => {
+            let explanation = "The answer says that the task was not done.".to_owned();
+            return labelled(GAVE_UP, OUTCOME_GAVE_UP, explanation, vec![quote_excerpt(words)]);
+        }
+        Some(GiveUpStatement::AsksUser) => return asked_user(),
+        Some(GiveUpStatement::Unclear) => {
+            return OfflineVerdict::cannot_judge(
+                "The answer says in another language than English that something is not possible; whether that is the task \
+                 is not known.",
+            );
+        }
+        None => {}
     }
     let explanation = "The run ended with an answer. Whether it is right is not part of this question.".to_owned();
     labelled("answered", OUTCOME_ANSWERED, explanation, Vec::new())
