@@ -41,7 +41,7 @@ const TASK_PHRASES: &str = "\
     could not be completed|couldn't be completed|cannot be completed|can't be completed|\
     could not complete|couldn't complete|cannot complete";
 /// Last words of a subject that is the task or the agent.
-const TASK_SUBJECTS: [&str; 9] = ["task", "request", "change", "work", "it", "this", "that", "we", "agent"];
+const TASK_SUBJECTS: [&str; 8] = ["task", "request", "change", "work", "it", "this", "we", "agent"];
 /// Phrases that are no failure: that nothing was found can be the answer.
 const NOTHING_FOUND_PHRASES: &str = "find any|see any|found any|find other|see other|find a reason|see why";
 

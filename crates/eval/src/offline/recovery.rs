@@ -172,7 +172,7 @@ fn find_reaction(offline: &OfflineJudge<'_>, at: usize) -> ErrorReaction {
     if answer.is_empty() || offline.trajectory.is_error || is_cut_off(offline.trajectory) {
         return ErrorReaction::Unanswered;
     }
-    if asks_user(answer) {
+    if asks_user(answer) || asks_through_tool(failed) && has_question(answer) {
         return ErrorReaction::AskedUser;
     }
     if admits_failed_call(offline, failed, answer) {
@@ -195,6 +195,23 @@ fn find_reaction(offline: &OfflineJudge<'_>, at: usize) -> ErrorReaction {
         Some((_, tool)) if !tool.may_change() => ErrorReaction::WentOn,
         _ => ErrorReaction::Ignored,
     }
+}
+
+/// Whether a call would have asked the user a question: by the names of the tool and of its arguments.
+fn asks_through_tool(step: &TrajectoryStep) -> bool {
+    let has_questions = || {
+        let arguments = step.arguments.as_ref();
+        ["question", "questions"].iter().any(|name| arguments.is_some_and(|arguments| arguments.get(name).is_some()))
+    };
+    let name = step.tool.to_ascii_lowercase();
+    coding::asks_person(step) || (name.contains("question") || name.contains("ask_user")) && has_questions()
+}
+
+/// Whether an answer asks something anywhere, as one that takes the place of a question through a tool.
+fn has_question(answer: &str) -> bool {
+    take_prefix(answer, MAX_ANSWER_BYTES)
+        .split_whitespace()
+        .any(|word| word.trim_end_matches(['*', '_', '"', '\'', ')', '”']).ends_with(['?', '？', '؟']))
 }
 
 /// Whether the request or the answer mentions the object of a call: one of its values, or all nouns of its tool's

@@ -523,6 +523,21 @@ fn errors_must_be_repaired_or_admitted() {
 }
 
 #[test]
+fn an_answer_that_asks_makes_up_for_a_question_that_failed() {
+    let judged = |tool: &str, answer: &str| {
+        let call = step("", tool, json!({"question": "Which city?"}), "Tool not found");
+        let failed = TrajectoryStep { is_error: true, ..call };
+        let trajectory = Trajectory { tools: Arc::default(), ..run("Book a table.", vec![failed], answer) };
+        label(&OfflineJudge::new(&trajectory).error_recovery())
+    };
+    let asking = "Let me ask here: which city?\n\n- Oslo\n- Rome\n\nThe table is for two.";
+    assert_eq!(judged("form_question", asking), "recovered");
+    assert_eq!(judged("AskUserQuestion", asking), "recovered");
+    assert_eq!(judged("form_question", "The table is for two."), "ignored");
+    assert_eq!(judged("handle_batch", asking), "ignored");
+}
+
+#[test]
 fn an_exit_status_can_be_an_answer() {
     let judged = |tool: &str, arguments: Json, result: &str| {
         let failed = TrajectoryStep { is_error: true, ..step("", tool, arguments, result) };
