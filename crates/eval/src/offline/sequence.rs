@@ -132,7 +132,11 @@ pub(super) fn find_repeats(offline: &OfflineJudge<'_>) -> Vec<Option<usize>> {
     // Prefix sums: how many calls up to each step may have changed something, or made a repetition another call.
     let mut changes = vec![0u32; steps.len() + 1];
     let mut repeats = vec![None; steps.len()];
+    let mut excused = vec![false; steps.len()];
     let mut compacted_at = 0;
+    // When work in the background ends is not recorded reliably.
+    let mut has_background_work =
+        offline.trajectory.earlier_turns.iter().flat_map(|turn| &turn.calls).any(coding::started_background_work);
     for (at, step) in steps.iter().enumerate() {
         if step.after_compaction {
             compacted_at = at;
@@ -145,6 +149,8 @@ pub(super) fn find_repeats(offline: &OfflineJudge<'_>) -> Vec<Option<usize>> {
             // read a file again, the next read and the next attempt are not repetitions.
             || coding::is_waiting_step(step) || coding::demands_reading(step);
         changes[at + 1] = changes[at] + u32::from(may_change);
+        let is_look_at_background = has_background_work && coding::looks_for_progress(step);
+        has_background_work = has_background_work || coding::starts_background_work(step);
         let call = ComparedCall::from(step);
         let Some(before) = call.fingerprint().and_then(|print| last.insert(print, at)) else { continue };
         // The change by the repeated call itself does not count, otherwise no writing call could be a repetition. A
@@ -165,9 +171,16 @@ pub(super) fn find_repeats(offline: &OfflineJudge<'_>) -> Vec<Option<usize>> {
             && is_same
             && !is_parallel
             && !is_done_again
+            && !is_look_at_background
             && !coding::is_waiting_step(step)
         {
-            repeats[at] = Some(before);
+            // One more look at a file before it is changed is no detour; a second one is.
+            let is_first = repeats[before].is_none() && !excused[before];
+            if is_first && failure.is_none() && coding::reads_before_edit(steps, at) {
+                excused[at] = true;
+            } else {
+                repeats[at] = Some(before);
+            }
         }
     }
     repeats

@@ -398,6 +398,59 @@ fn what_may_have_changed_is_looked_at_again() {
 }
 
 #[test]
+fn one_more_look_before_an_edit_is_no_detour() {
+    let read = || step("", "Read", json!({"file_path": "/p/a.py"}), "x = 1");
+    let edit = |path: &str| {
+        step(
+            "",
+            "Edit",
+            json!({"file_path": path, "old_string": "x = 1", "new_string": "x = 2"}),
+            "The file was updated.",
+        )
+    };
+    let judge = |steps: Vec<TrajectoryStep>| {
+        let trajectory =
+            Trajectory { agent: Some("claude-code".into()), tools: Arc::default(), ..run("Fix it.", steps, "Done.") };
+        label(&OfflineJudge::new(&trajectory).sequence_optimality())
+    };
+    let other = || step("", "Read", json!({"file_path": "/p/b.py"}), "y = 1");
+    assert_ne!(judge(vec![read(), other(), read(), edit("/p/a.py")]), "bad");
+    assert_eq!(judge(vec![read(), other(), read(), edit("/p/b.py")]), "bad");
+    assert_eq!(
+        judge(vec![read(), read(), read(), edit("/p/a.py")]),
+        "bad",
+        "the second look is excused, the third is not"
+    );
+    let far = (0..6).map(|n| step("", "Read", json!({"file_path": format!("/p/c{n}.py")}), "z = 1"));
+    let steps = [read(), read()].into_iter().chain(far).chain([edit("/p/a.py")]).collect();
+    assert_eq!(judge(steps), "bad");
+}
+
+#[test]
+fn looks_at_work_in_the_background_repeat_nothing() {
+    let look = |tool: &str, arguments: Json| step("", tool, arguments, "README.md of the folder");
+    let list = || look("Bash", json!({"command": "ls -la out"}));
+    let judge = |steps: Vec<TrajectoryStep>| {
+        let trajectory =
+            Trajectory { agent: Some("claude-code".into()), tools: Arc::default(), ..run("Write it.", steps, "Done.") };
+        label(&OfflineJudge::new(&trajectory).sequence_optimality())
+    };
+    assert_eq!(judge(vec![list(), list()]), "bad");
+    let starts = [
+        step("", "Agent", json!({"prompt": "Write a.md"}), "Async agent launched successfully.\nagentId: a1"),
+        step("", "Bash", json!({"command": "make docs", "run_in_background": true}), "Command started with ID: b1"),
+        step("", "Bash", json!({"command": "make docs > docs.txt 2>&1 &"}), "[1] 4711"),
+    ];
+    for start in starts {
+        assert_ne!(judge(vec![start.clone(), list(), list()]), "bad", "{start:?}");
+        let grep = || look("Grep", json!({"pattern": "x"}));
+        assert_eq!(judge(vec![start, grep(), grep()]), "bad", "it looks for no progress");
+    }
+    let front = step("", "Bash", json!({"command": "make docs 2>&1 && ls"}), "done");
+    assert_eq!(judge(vec![front, list(), list()]), "bad");
+}
+
+#[test]
 fn words_with_a_slash_are_no_repository() {
     let about = |query: &str, thought: &str, tool: &str, arguments: serde_json::Value| {
         // Who runs commands is a coding agent, by whatever name.

@@ -1,6 +1,7 @@
 //! Rules for coding agents: facts about files, commands and claims that a session proves. They know the tools of the
 //! common coding agents by name, and do not apply to other agents.
 
+mod background_work;
 mod claims;
 mod coding_action;
 mod conduct;
@@ -11,6 +12,7 @@ mod test_run;
 mod unread_edit;
 mod user_consent;
 
+pub(super) use background_work::{looks_for_progress, started_background_work, starts_background_work};
 pub(super) use claims::{claim_remarks, judge_test_claims};
 pub(super) use coding_action::CodingAction;
 pub(super) use conduct::{conduct_remarks, judge_conduct};
@@ -91,6 +93,18 @@ pub(super) fn demands_reading(step: &TrajectoryStep) -> bool {
 /// Whether a step writes into files.
 pub(super) fn edits_files(step: &TrajectoryStep) -> bool {
     CodingAction::from_step(step).is_change()
+}
+
+/// Maximum number of steps between a look at a file and its edit.
+const MAX_STEPS_TO_EDIT: usize = 5;
+
+/// Whether a step reads a file that one of the next steps changes. Agents look at the text again before they name it.
+pub(super) fn reads_before_edit(steps: &[TrajectoryStep], at: usize) -> bool {
+    let Some(CodingAction::Read(path)) = steps.get(at).map(CodingAction::from_step) else { return false };
+    steps.iter().skip(at + 1).take(MAX_STEPS_TO_EDIT).any(|step| match CodingAction::from_step(step) {
+        CodingAction::Edit(paths) | CodingAction::Write(paths) => paths.contains(&path),
+        _ => false,
+    })
 }
 
 /// Whether a step asks the user a question.

@@ -2,7 +2,7 @@
 
 use gradus_core::whitespace::collapse_whitespace;
 
-use super::shell_syntax::{SimpleCommand, simple_commands};
+use super::shell_syntax::{ShellOperator, SimpleCommand, simple_commands};
 
 /// What a command destroys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -276,6 +276,11 @@ pub(super) fn only_looks(command: &str) -> bool {
                 _ => false,
             }
     })
+}
+
+/// Whether a command leaves something running: `npm start &`.
+pub(super) fn runs_in_background(command: &str) -> bool {
+    command.contains('&') && simple_commands(command).iter().any(|command| command.next == ShellOperator::Background)
 }
 
 /// Whether a command waits some time.
