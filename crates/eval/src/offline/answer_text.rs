@@ -6,7 +6,7 @@ use gradus_core::trajectory::{DefectKind, Trajectory};
 use super::OfflineJudge;
 use super::excerpt::{quote_excerpt, take_prefix, take_suffix};
 use super::identifiers::{IdentifierShape, classify_identifier};
-use super::vocabulary::{ADMISSION_PHRASES, contains_phrase};
+use super::vocabulary::ADMISSION_PHRASES;
 
 /// Maximum number of values in a remark.
 const MAX_VALUES: usize = 5;
