@@ -235,6 +235,41 @@ fn texts_of_any_script_are_found() {
 }
 
 #[test]
+fn rare_words_are_found_behind_many_other_trajectories() {
+    const TRAJECTORIES: u128 = 2_000;
+    let lab = Lab::new();
+    let ids: Vec<u128> = (1..=TRAJECTORIES).collect();
+    for ids in ids.chunks(500) {
+        let chunks = ids.iter().map(|&id| chunk(id, if id % 2 == 0 { "even" } else { "odd" }, id as u64, &[span(1)]));
+        lab.ingest(chunks.collect(), 1);
+        let trace_groups = ids.iter().map(|&id| {
+            let mut record = trajectory(&format!("t{id}"), id, id as i64);
+            let rare = if matches!(id % 500, 7 | 8) { "rare" } else { "" };
+            let frequent = if id % 3 == 0 { "frequent" } else { "" };
+            record.words = format!("common {rare} {frequent} w{id}");
+            AssembledTraceGroup { trace_group: lab.trace(id).trace_group, due_ns: None, records: vec![record] }
+        });
+        lab.store.store_assembled_groups(trace_groups.collect(), 1).unwrap().wait().unwrap();
+    }
+    // Without statistics PostgreSQL is not asked for all matches at once.
+    if let Some(mut database) = lab.database() {
+        database.batch_execute("ANALYZE gradus.words").unwrap();
+    }
+    let find = |text: &str, limit| lab.list(&TraceFilter { text: Some(text.to_owned()), ..Default::default() }, limit);
+    let rare = [1_508, 1_507, 1_008, 1_007, 508, 507, 8, 7];
+    for limit in [1, 3, 50] {
+        assert_eq!(find("rare", limit), rare, "pages of {limit}");
+        assert_eq!(find("absent", limit), Vec::<u128>::new());
+        assert_eq!(find("w1", limit), [1]);
+        assert_eq!(find("frequent rare", limit), rare.into_iter().filter(|id| id % 3 == 0).collect::<Vec<u128>>());
+    }
+    let frequent: Vec<u128> = ids.iter().rev().copied().filter(|id| id % 3 == 0).collect();
+    assert_eq!(find("frequent", 100), frequent);
+    let odd = TraceFilter { text: Some("rare".into()), project: Some("odd".into()), ..Default::default() };
+    assert_eq!(lab.list(&odd, 2), [1_507, 1_007, 507, 7]);
+}
+
+#[test]
 fn facets_follow_a_trace_that_changes_though_its_trajectory_does_not() {
     let lab = Lab::new();
     lab.ingest(vec![chunk(1, "library", 500, &[span(1)])], 1);

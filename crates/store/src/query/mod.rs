@@ -21,6 +21,7 @@ mod store_progress;
 mod trace_filter;
 mod trace_order;
 mod trace_rows;
+mod trace_search;
 mod trace_walk;
 mod traces;
 mod trends;

@@ -6,15 +6,15 @@
 
 use crate::query::trace_filter::TraceFilter;
 use std::fmt;
-use std::ops::ControlFlow;
 use std::str::FromStr;
 
 use crate::sql::SqlValue;
-use crate::sql::{KeyStart, SqlConnection, SqlParam, params, params_from_iter};
+use crate::sql::{SqlConnection, params_from_iter};
 
 use super::project_number;
 use super::search::build_fts_query;
 use super::trace_rows::{TraceRow, list_trace_rows};
+use super::trace_search::search_trace_page;
 use super::wrong_verdicts::wrong_with_tool_sql;
 use crate::Store;
 use crate::error::StoreError;
@@ -60,7 +60,7 @@ impl FromStr for TraceListCursor {
 }
 
 /// Maximum number of traces that one request examines.
-const MAX_EXAMINED_TRACES: usize = 20_000;
+pub(super) const MAX_EXAMINED_TRACES: usize = 20_000;
 /// Traces that the first statement of a walk examines at least. PostgreSQL computes all rows of a statement before the first
 /// one is read, so a walk begins with a few, and each further statement examines more.
 pub(super) const FIRST_PORTION: usize = 64;
@@ -163,7 +163,7 @@ pub(super) fn find_trace_numbers(
 }
 
 /// Numbers of the traces of a page, and where the next one begins.
-type TraceNumberPage = (Vec<i64>, Option<TraceListCursor>);
+pub(super) type TraceNumberPage = (Vec<i64>, Option<TraceListCursor>);
 
 /// A page in order of time: walks one index or, over several projects, merges one walk per project.
 fn list_traces_by_time(
@@ -250,7 +250,7 @@ fn choose_driving_facet(filter: &TraceFilter) -> Option<(FacetKind, String)> {
 
 /// The conditions on a trace as one SQL expression. Values are bound as parameters; `trace` is the column with its
 /// number.
-fn build_trace_conditions(filter: &TraceFilter, trace: &str, values: &mut Vec<SqlValue>) -> String {
+pub(super) fn build_trace_conditions(filter: &TraceFilter, trace: &str, values: &mut Vec<SqlValue>) -> String {
     let mut terms = vec!["TRUE".to_owned()];
     let mut facet = |kind: FacetKind, value: &str, wanted: bool| {
         values.push(SqlValue::Integer(kind as i64));
@@ -364,16 +364,6 @@ fn facet_walk_sql(fits: &str) -> String {
     )
 }
 
-/// Full-text matches by row number, which is the order of arrival. CROSS JOIN fixes the order of the join.
-fn search_walk_sql(fits: &str, of_project: bool) -> String {
-    let within = if of_project { "AND trace.project = ?" } else { "" };
-    format!(
-        "SELECT words.rowid, trace.no, {fits} {within} AND trace.start_ns >= ? AND trace.start_ns < ? \
-         FROM words CROSS JOIN trajectory ON trajectory.no = words.rowid CROSS JOIN trace ON trace.no = trajectory.trace \
-         WHERE words MATCH ? AND words.rowid < ? ORDER BY words.rowid DESC LIMIT ?"
-    )
-}
-
 /// Walks a list until there is one entry more than a page, or the maximum number was examined. `own` are the
 /// parameters of its conditions.
 fn scan_trace_list(
@@ -421,85 +411,6 @@ fn scan_trace_list(
     }
 }
 
-/// A page of search results, latest arrival first. A trace is listed once, for the latest of its trajectories that
-/// match.
-fn search_trace_page(
-    sql: &SqlConnection,
-    filter: &TraceFilter,
-    project: Option<i64>,
-    terms: &str,
-    cursor: Option<TraceListCursor>,
-    limit: usize,
-) -> Result<TraceNumberPage, StoreError> {
-    let before = match cursor {
-        Some(TraceListCursor::Found { trajectory }) => trajectory,
-        _ => i64::MAX,
-    };
-    let mut own = Vec::new();
-    let fits = build_trace_conditions(filter, "trace.no", &mut own);
-    own.extend(project.map(SqlValue::Integer));
-    own.extend([
-        SqlValue::Integer(filter.from_ns.unwrap_or(i64::MIN)),
-        SqlValue::Integer(filter.to_ns.unwrap_or(i64::MAX)),
-        SqlValue::Text(terms.to_owned()),
-    ]);
-    if sql.sqlite().is_none() {
-        // Only with the words at hand can PostgreSQL choose between the latest trajectories (common words) and the index.
-        sql.execute_batch("SET LOCAL plan_cache_mode = force_custom_plan")?;
-    }
-    let mut statement = sql.prepare_cached(&search_walk_sql(&fits, project.is_some()))?;
-    let mut numbers: Vec<i64> = Vec::new();
-    let mut looked_at = 0;
-    let mut last = before;
-    // SQLite computes rows as they are read.
-    let mut portion = sql.choose(MAX_EXAMINED_TRACES, FIRST_PORTION.max(limit + 1));
-    loop {
-        portion = portion.min(MAX_EXAMINED_TRACES - looked_at);
-        let mut values = own.clone();
-        values.extend([SqlValue::Integer(last), SqlValue::Integer(portion as i64)]);
-        let mut rows = statement.query(params_from_iter(values))?;
-        let mut read = 0;
-        while let Some(row) = rows.next()? {
-            read += 1;
-            let trace: i64 = row.get(1)?;
-            last = row.get(0)?;
-            // Nothing was listed before the first page.
-            let is_new = |trace| Ok::<_, StoreError>(before == i64::MAX || !was_listed(sql, trace, before, terms)?);
-            if row.get(2)? && !numbers.contains(&trace) && is_new(trace)? {
-                numbers.push(trace);
-            }
-            if numbers.len() == limit {
-                return Ok((numbers, Some(TraceListCursor::Found { trajectory: last })));
-            }
-        }
-        looked_at += read;
-        if looked_at == MAX_EXAMINED_TRACES {
-            return Ok((numbers, Some(TraceListCursor::Found { trajectory: last })));
-        }
-        if read < portion {
-            return Ok((numbers, None));
-        }
-        portion *= PORTION_GROWTH;
-    }
-}
-
-/// Whether a trace was on an earlier page, for another of its trajectories.
-fn was_listed(sql: &SqlConnection, trace: i64, before: i64, terms: &str) -> Result<bool, StoreError> {
-    let mut matches = sql.prepare_cached("SELECT 1 FROM words WHERE words MATCH ? AND rowid = ?")?;
-    let mut is_listed = false;
-    let start = KeyStart::AtLeast(before);
-    sql.visit_rows(LATER_TRAJECTORIES, &[SqlParam::Integer(trace)], start, |row| -> Result<_, StoreError> {
-        let trajectory: i64 = row.get(0)?;
-        is_listed = matches.exists(params![terms, trajectory])?;
-        Ok(if is_listed { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-    })?;
-    Ok(is_listed)
-}
-
-/// The trajectories of a trace from one on.
-const LATER_TRAJECTORIES: &str = "SELECT no FROM trajectory INDEXED BY trajectory_by_trace \
-                                  WHERE trace = ? AND no >= ? ORDER BY no LIMIT ?";
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -531,9 +442,5 @@ mod tests {
         assert_plan(&sql, &facet_walk_sql(&fits_facet), "PRIMARY KEY (project=? AND kind=? AND value=? AND start_ns>?");
         assert_plan(&sql, &since_walk_sql(true), "trace_by_project (project=? AND start_ns>?)");
         assert_plan(&sql, &since_walk_sql(false), "trace_by_start (start_ns>?)");
-        assert_plan(&sql, LATER_TRAJECTORIES, "trajectory_by_trace (trace=? AND rowid>?)");
-        for of_project in [false, true] {
-            assert_plan(&sql, &search_walk_sql(&fits, of_project), "SCAN words VIRTUAL TABLE INDEX");
-        }
     }
 }

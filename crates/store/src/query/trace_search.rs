@@ -1,0 +1,252 @@
+//! Searches the words of trajectories and lists their traces, latest arrival first.
+//!
+//! SQLite's full-text index has the order of the list. PostgreSQL's has none: it finds all matches before the first one can
+//! be listed, and its statistics do not know rare words. So the latest trajectories are examined one by one there, which
+//! fills a page for frequent words, and the index is asked for words that turn out to be rare.
+
+use std::ops::ControlFlow;
+
+use crate::error::StoreError;
+use crate::query::trace_filter::TraceFilter;
+use crate::sql::{KeyStart, OptionalRow, SqlConnection, SqlParam, SqlValue, params, params_from_iter};
+
+use super::traces::{
+    FIRST_PORTION, MAX_EXAMINED_TRACES, PORTION_GROWTH, TraceListCursor, TraceNumberPage, build_trace_conditions,
+};
+
+/// Trajectories that a search on PostgreSQL examines before it decides whether its words are rare.
+const MIN_SAMPLED_TRAJECTORIES: usize = 1_000;
+/// Maximum number of matches that are worth sorting. PostgreSQL reads a row for each of them, about 5 us.
+const MAX_SORTED_MATCHES: i128 = 8_000;
+
+/// A page of search results, latest arrival first. A trace is listed once, for the latest of its trajectories that
+/// match.
+pub(super) fn search_trace_page(
+    sql: &SqlConnection,
+    filter: &TraceFilter,
+    project: Option<i64>,
+    terms: &str,
+    cursor: Option<TraceListCursor>,
+    limit: usize,
+) -> Result<TraceNumberPage, StoreError> {
+    let before = match cursor {
+        Some(TraceListCursor::Found { trajectory }) => trajectory,
+        _ => i64::MAX,
+    };
+    let mut own = Vec::new();
+    let conditions = build_trace_conditions(filter, "trace.no", &mut own);
+    own.extend(project.map(SqlValue::Integer));
+    own.extend([
+        SqlValue::Integer(filter.from_ns.unwrap_or(i64::MIN)),
+        SqlValue::Integer(filter.to_ns.unwrap_or(i64::MAX)),
+        SqlValue::Text(terms.to_owned()),
+    ]);
+    let columns = listed_columns_sql(&conditions, project.is_some());
+    let mut search = TraceSearch { sql, terms, own, before, limit, numbers: Vec::new(), last: before, examined: 0 };
+    let has_more = match sql.sqlite() {
+        // SQLite computes rows as they are read.
+        Some(_) => search.walk_matches(&ordered_index_sql(&columns), MAX_EXAMINED_TRACES)?,
+        None => {
+            // A plan that is made without the words at hand may use the other index.
+            sql.execute_batch("SET LOCAL plan_cache_mode = force_custom_plan")?;
+            match search.walk_recent(&recent_words_sql(&columns))? {
+                RecentSearch::Ended { has_more } => has_more,
+                RecentSearch::RareWords => {
+                    search.walk_matches(&sorted_matches_sql(&columns), FIRST_PORTION.max(limit + 1))?
+                }
+            }
+        }
+    };
+    let next = has_more.then_some(TraceListCursor::Found { trajectory: search.last });
+    Ok((search.numbers, next))
+}
+
+/// What is listed of a match: the number of its trajectory, that of its trace, and whether the trace fits the filter.
+fn listed_columns_sql(conditions: &str, of_project: bool) -> String {
+    let within = if of_project { "AND trace.project = ?" } else { "" };
+    format!("words.rowid, trace.no, {conditions} {within} AND trace.start_ns >= ? AND trace.start_ns < ?")
+}
+
+/// SQLite: matches by row number, which is the order of arrival. CROSS JOIN fixes the order of the join.
+fn ordered_index_sql(columns: &str) -> String {
+    format!(
+        "SELECT {columns} FROM words \
+         CROSS JOIN trajectory ON trajectory.no = words.rowid CROSS JOIN trace ON trace.no = trajectory.trace \
+         WHERE words MATCH ? AND words.rowid < ? ORDER BY words.rowid DESC LIMIT ?"
+    )
+}
+
+/// PostgreSQL: the trace of each row of `words`. The limits keep it from reading both tables as a whole.
+const TRACE_OF_WORDS: &str = "\
+    JOIN LATERAL (SELECT trace FROM trajectory WHERE no = words.rowid LIMIT 1) AS trajectory ON TRUE \
+    JOIN LATERAL (SELECT no, project, start_ns FROM trace WHERE no = trajectory.trace LIMIT 1) AS trace ON TRUE";
+
+/// PostgreSQL: those of the latest trajectories that match. The inner limit bounds what is examined.
+fn recent_words_sql(columns: &str) -> String {
+    format!(
+        "SELECT {columns} FROM (SELECT rowid, words MATCH ? AS is_match FROM words WHERE rowid < ? \
+         ORDER BY rowid DESC LIMIT ?) AS words {TRACE_OF_WORDS} WHERE words.is_match ORDER BY words.rowid DESC"
+    )
+}
+
+/// PostgreSQL: the latest of all matches. The sum keeps it from walking the rows in their order.
+fn sorted_matches_sql(columns: &str) -> String {
+    format!(
+        "SELECT {columns} FROM (SELECT rowid FROM words WHERE words MATCH ? AND rowid < ? \
+         ORDER BY rowid + 0 DESC LIMIT ?) AS words {TRACE_OF_WORDS} ORDER BY words.rowid DESC"
+    )
+}
+
+/// A page that is being filled.
+struct TraceSearch<'s> {
+    sql: &'s SqlConnection,
+    terms: &'s str,
+    /// The parameters of every statement, but for the last two: the trajectory before which it begins, and how many.
+    own: Vec<SqlValue>,
+    /// The trajectory before which the page begins.
+    before: i64,
+    limit: usize,
+    numbers: Vec<i64>,
+    /// The last trajectory that was examined.
+    last: i64,
+    examined: usize,
+}
+
+/// How far the latest trajectories answered a search.
+enum RecentSearch {
+    Ended {
+        has_more: bool,
+    },
+    /// The index finds the other matches faster.
+    RareWords,
+}
+
+impl TraceSearch<'_> {
+    /// Walks matches in portions that grow. Returns whether there may be more.
+    fn walk_matches(&mut self, statement: &str, mut portion: usize) -> Result<bool, StoreError> {
+        loop {
+            portion = portion.min(MAX_EXAMINED_TRACES - self.examined);
+            let read = self.list_matches(statement, portion)?;
+            self.examined += read;
+            if self.is_full() || self.examined == MAX_EXAMINED_TRACES {
+                return Ok(true);
+            }
+            if read < portion {
+                return Ok(false);
+            }
+            portion *= PORTION_GROWTH;
+        }
+    }
+
+    /// Walks the latest trajectories, as long as enough of them match.
+    fn walk_recent(&mut self, statement: &str) -> Result<RecentSearch, StoreError> {
+        let mut matches = 0;
+        let mut portion = FIRST_PORTION.max(self.limit + 1);
+        loop {
+            portion = portion.min(MAX_EXAMINED_TRACES - self.examined);
+            let end = self.find_end_of_portion(portion)?;
+            matches += self.list_matches(statement, portion)?;
+            if self.is_full() {
+                return Ok(RecentSearch::Ended { has_more: true });
+            }
+            let Some(end) = end else { return Ok(RecentSearch::Ended { has_more: false }) };
+            self.last = end;
+            self.examined += portion;
+            if self.examined == MAX_EXAMINED_TRACES {
+                return Ok(RecentSearch::Ended { has_more: true });
+            }
+            if self.examined >= MIN_SAMPLED_TRAJECTORIES && self.expect_few_matches(matches)? {
+                return Ok(RecentSearch::RareWords);
+            }
+            portion *= PORTION_GROWTH;
+        }
+    }
+
+    /// The last trajectory of the next portion; `None` if there are fewer.
+    fn find_end_of_portion(&self, portion: usize) -> Result<Option<i64>, StoreError> {
+        let mut statement =
+            self.sql.prepare_cached("SELECT rowid FROM words WHERE rowid < ? ORDER BY rowid DESC LIMIT 1 OFFSET ?")?;
+        Ok(statement.query_row(params![self.last, portion as i64 - 1], |row| row.get(0)).optional()?)
+    }
+
+    /// Whether few of all trajectories match, if they are like those that were examined.
+    fn expect_few_matches(&self, matches: usize) -> Result<bool, StoreError> {
+        // As counted when the table was last analyzed; negative before that. Numbers of trajectories have gaps.
+        let mut statement = self.sql.prepare_cached(
+            "SELECT CAST(reltuples AS BIGINT) FROM pg_class WHERE oid = CAST(CAST('words' AS TEXT) AS REGCLASS)",
+        )?;
+        let rows: i64 = statement.query_row((), |row| row.get(0))?;
+        let expected = i128::from(rows) * matches as i128 / self.examined as i128;
+        Ok(rows > 0 && expected <= MAX_SORTED_MATCHES)
+    }
+
+    fn is_full(&self) -> bool {
+        self.numbers.len() == self.limit
+    }
+
+    /// Adds the matches of a statement until the page is full. Returns how many were read.
+    fn list_matches(&mut self, statement: &str, portion: usize) -> Result<usize, StoreError> {
+        let mut values = self.own.clone();
+        values.extend([SqlValue::Integer(self.last), SqlValue::Integer(portion as i64)]);
+        let mut statement = self.sql.prepare_cached(statement)?;
+        let mut rows = statement.query(params_from_iter(values))?;
+        let mut read = 0;
+        while let Some(row) = rows.next()? {
+            read += 1;
+            self.last = row.get(0)?;
+            let trace: i64 = row.get(1)?;
+            if row.get(2)? && !self.numbers.contains(&trace) && !self.was_listed(trace)? {
+                self.numbers.push(trace);
+            }
+            if self.is_full() {
+                break;
+            }
+        }
+        Ok(read)
+    }
+
+    /// Whether a trace was on an earlier page, for another of its trajectories.
+    fn was_listed(&self, trace: i64) -> Result<bool, StoreError> {
+        // Nothing was listed before the first page.
+        if self.before == i64::MAX {
+            return Ok(false);
+        }
+        let mut matches = self.sql.prepare_cached("SELECT 1 FROM words WHERE words MATCH ? AND rowid = ?")?;
+        let mut is_listed = false;
+        let start = KeyStart::AtLeast(self.before);
+        self.sql.visit_rows(
+            LATER_TRAJECTORIES,
+            &[SqlParam::Integer(trace)],
+            start,
+            |row| -> Result<_, StoreError> {
+                let trajectory: i64 = row.get(0)?;
+                is_listed = matches.exists(params![self.terms, trajectory])?;
+                Ok(if is_listed { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+            },
+        )?;
+        Ok(is_listed)
+    }
+}
+
+/// The trajectories of a trace from one on.
+const LATER_TRAJECTORIES: &str = "SELECT no FROM trajectory INDEXED BY trajectory_by_trace \
+                                  WHERE trace = ? AND no >= ? ORDER BY no LIMIT ?";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connection::{assert_plan, open_writer};
+
+    #[test]
+    fn a_search_is_walked_through_its_index_and_never_sorted() {
+        let folder = tempfile::tempdir().unwrap();
+        let sql = open_writer(&folder.path().join("store.db")).unwrap();
+        let filter = TraceFilter { tool: Some("x".to_owned()), error: Some(false), ..TraceFilter::default() };
+        let conditions = build_trace_conditions(&filter, "trace.no", &mut Vec::new());
+        for of_project in [false, true] {
+            let statement = ordered_index_sql(&listed_columns_sql(&conditions, of_project));
+            assert_plan(&sql, &statement, "SCAN words VIRTUAL TABLE INDEX");
+        }
+        assert_plan(&sql, LATER_TRAJECTORIES, "trajectory_by_trace (trace=? AND rowid>?)");
+    }
+}
