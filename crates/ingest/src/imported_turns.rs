@@ -41,7 +41,8 @@ impl ImportedTurns {
             .iter()
             .map(|step| (&step.tool, &step.tool_call_id, step.arguments_text(), &step.observation))
             .collect();
-        let content = format!("{:?}", (start, end, query, calls, final_answer, &turn.started_as, turn.is_copy));
+        // Not by whom it was started: an agent of a team that continues gets a new id, and a file with its earlier turns.
+        let content = format!("{:?}", (start, end, query, calls, final_answer, turn.is_copy));
         let id = &turn.trajectory.trajectory_id;
         match self.seen.entry(stable_digest(content.as_bytes())) {
             Entry::Vacant(place) => {
@@ -220,6 +221,8 @@ mod tests {
         assert!(turns.is_repeated(&at("two", Some("2026-01-01T00:00:00Z"))));
         assert!(!turns.is_repeated(&at("three", Some("2026-01-01T00:00:01Z"))));
         assert!(!turns.is_repeated(&at("four", None)) && !turns.is_repeated(&at("four", None)));
+        let continued = ImportedTurn { started_as: Some("s/b".to_owned()), ..first.clone() };
+        assert!(turns.is_repeated(&continued), "an agent that continues has another id");
         let mut next = turn("next", &[], None);
         next.trajectory.previous_trajectory_id = Some("two".to_owned());
         assert_eq!(turns.admit(next)[0].previous_trajectory_id.as_deref(), Some("one"));

@@ -25,8 +25,9 @@ const MAX_OPEN_SUBAGENTS: usize = 256;
 /// Maximum number of calls of subagents without a result that are remembered.
 const MAX_WAITING_CALLS: usize = 1024;
 
-/// Prefix of the ids of agents that summarize a conversation. Their sessions are copies of it, followed by a summary.
-const COMPACTION_AGENT_PREFIX: &str = "acompact-";
+/// Prefixes of the ids of agents whose sessions are copies of a conversation, followed by a summary of it or by a question
+/// that the user asked aside.
+const COPYING_AGENT_PREFIXES: [&str; 2] = ["acompact-", "aside_question-"];
 /// Prefix of the ids of agents that guess what the user may type next. Their sessions can begin with copied replies, and
 /// with a summary of the conversation.
 const SUGGESTION_AGENT_PREFIX: &str = "aprompt_suggestion-";
@@ -278,7 +279,8 @@ impl ClaudeCodeReader {
 
     /// Reads a line of a subagent. `is_continued` says that the line before it is in another file.
     fn read_subagent_line(&mut self, line: &ClaudeLine<'_>, is_continued: bool, sink: &mut dyn ImportSink) {
-        if line.agent_id.get().is_some_and(|agent_id| agent_id.starts_with(COMPACTION_AGENT_PREFIX)) {
+        let is_copy = |agent_id: &str| COPYING_AGENT_PREFIXES.iter().any(|prefix| agent_id.starts_with(prefix));
+        if line.agent_id.get().is_some_and(is_copy) {
             return;
         }
         if let Some(agent_id) = line.agent_id.get().filter(|agent_id| agent_id.starts_with(SUGGESTION_AGENT_PREFIX)) {

@@ -5,7 +5,9 @@ use gradus_core::trajectory::DefectKind;
 
 use super::anthropic_content::{AnthropicBlock, AnthropicMessage, result_content_text};
 use super::claude_lines::ClaudeLine;
-use super::claude_requests::{UserLine, classify_result, classify_user_text, is_conversation_summary};
+use super::claude_requests::{
+    UserLine, classify_result, classify_user_text, is_conversation_summary, is_session_message,
+};
 use super::field_types::TextField;
 use super::record_text::{normalize_recorded_time, shorten_for_message};
 use super::seen_ids::SeenIds;
@@ -122,7 +124,8 @@ impl ClaudeConversation {
             }
             self.builder.mark_compaction();
         }
-        let is_added = line.is_meta.0 || line.is_compact_summary.0 || line.is_visible_in_transcript_only.0;
+        let is_meta = line.is_meta.0 && !texts.iter().any(|text| is_session_message(text));
+        let is_added = is_meta || line.is_compact_summary.0 || line.is_visible_in_transcript_only.0;
         if !is_added {
             self.apply_user_texts(&texts, at.as_deref(), sink);
         }

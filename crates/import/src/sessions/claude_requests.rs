@@ -48,6 +48,9 @@ const DENIED_RESULT_PREFIXES: &[&str] = &[
     "The agent proposed a plan that was rejected by the user",
 ];
 
+/// Prefix of a message that another session sent, whose agent may then do what it says.
+const SESSION_MESSAGE_PREFIX: &str = "Another Claude session sent a message:";
+
 /// A line of the user.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum UserLine<'a> {
@@ -87,8 +90,20 @@ pub(crate) fn classify_user_text(text: &str) -> UserLine<'_> {
     if REPORT_LINE_PREFIXES.iter().any(|report| start.starts_with(report)) {
         return UserLine::Added;
     }
+    if let Some(message) = start.strip_prefix(SESSION_MESSAGE_PREFIX) {
+        let message = message.trim();
+        let content = message.strip_prefix("<cross-session-message").and_then(|rest| Some(rest.split_once('>')?.1));
+        let content =
+            content.map_or(message, |content| content.trim_end().trim_end_matches("</cross-session-message>"));
+        return UserLine::Request(Cow::Borrowed(content.trim()));
+    }
     let request = strip_elements(text, ADDED_ELEMENTS);
     if request.trim().is_empty() { UserLine::Added } else { UserLine::Request(request) }
+}
+
+/// Whether the text is a message of another session. Such lines are marked as added by the tool.
+pub(crate) fn is_session_message(text: &str) -> bool {
+    text.trim_start().starts_with(SESSION_MESSAGE_PREFIX)
 }
 
 /// Whether the text is the summary of an earlier conversation.
@@ -193,6 +208,10 @@ mod tests {
             ("<local-command-stdout></local-command-stdout>", UserLine::CommandOutput),
             ("[Request interrupted by user for tool use]", UserLine::Interruption),
             ("<bash-stdout>ok</bash-stdout>", UserLine::Added),
+            (
+                "Another Claude session sent a message:\n<cross-session-message from=\"uds:1\">\ngo on\n</cross-session-message>",
+                UserLine::Request("go on".into()),
+            ),
             ("<teammate-message teammate_id=\"lead\">\ngo\n</teammate-message>", UserLine::AgentMessage("go")),
         ] {
             assert_eq!(classify_user_text(text), expected, "{text}");

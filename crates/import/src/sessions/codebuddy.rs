@@ -29,7 +29,8 @@ pub(crate) fn is_codebuddy_session(records: &[Json]) -> bool {
             }
             _ => false,
         };
-        is_item && record["sessionId"].is_string()
+        // The first versions name neither the session nor times.
+        is_item && (record["sessionId"].is_string() || record["providerData"]["agent"].is_string())
     })
 }
 
@@ -41,6 +42,7 @@ pub(crate) fn open_codebuddy_session() -> Box<dyn SessionReader> {
 struct CodeBuddyReader {
     /// Texts of the user have the form of Claude Code's.
     conversation: ClaudeConversation,
+    has_begun: bool,
     has_session: bool,
     /// Whether a result came, so that what the model writes next is a new reply.
     is_reply_over: bool,
@@ -87,13 +89,15 @@ impl SessionReader for CodeBuddyReader {
 
 impl CodeBuddyReader {
     fn read_session_data(&mut self, record: &Json) {
+        let builder = &mut self.conversation.builder;
+        if !std::mem::replace(&mut self.has_begun, true) {
+            builder.set_agent(AGENT_NAME, None);
+        }
         if self.has_session {
             return;
         }
         if let Some(id) = text_field(record, "sessionId") {
-            let builder = &mut self.conversation.builder;
             builder.set_session_id(id);
-            builder.set_agent(AGENT_NAME, None);
             if let Some(folder) = text_field(record, "cwd") {
                 builder.set_project(folder);
             }
