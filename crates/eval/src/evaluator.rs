@@ -36,7 +36,7 @@ pub const CODING_CONDUCT: &str = "coding_conduct";
 pub const TEST_CLAIMS: &str = "test_claims";
 /// Replaces the rubric hash in outcomes by rules. It must be raised with every change to the rules, so that outcomes
 /// of different rules can be distinguished.
-const RULES_VERSION: &str = "rules-5";
+const RULES_VERSION: &str = "rules-6";
 /// The judge's name in outcomes of a rubric that rules answered.
 pub const OFFLINE_JUDGE: &str = "offline";
 /// The judge's name in outcomes of `call_validity`, which no model ever answers.

@@ -6,6 +6,7 @@ use super::excerpt::{quote_excerpt, quote_name};
 use super::failure::ToolFailureKind;
 use super::rule_catalog::{CALL_MALFORMED, CALL_REJECTED, CALL_SCHEMA, CALL_UNKNOWN_TOOL, CALL_VALID};
 use super::schema::{SchemaViolation, ViolationKind, check_arguments};
+use super::vocabulary::contains_name;
 use super::{OfflineJudge, OfflineVerdict};
 
 /// Whether the called tool existed.
@@ -132,6 +133,13 @@ pub(super) fn describe_violation(problem: &SchemaViolation) -> String {
     }
 }
 
+/// Whether the request names a tool: then the call is what the user ordered. Names of one word are words of the language,
+/// too.
+fn request_names_tool(offline: &OfflineJudge<'_>, tool: &str) -> bool {
+    let is_compound = tool.contains(['_', '-', '.']);
+    is_compound && offline.query().is_some_and(|query| contains_name(&query.lower, &tool.to_lowercase()))
+}
+
 /// The verdict of `call_validity`.
 pub(super) fn judge_call_validity(offline: &OfflineJudge<'_>, at: usize) -> OfflineVerdict {
     let Some(step) = offline.step(at) else {
@@ -139,7 +147,10 @@ pub(super) fn judge_call_validity(offline: &OfflineJudge<'_>, at: usize) -> Offl
     };
     let exists = check_tool_existence(offline, at);
     if let ToolExistence::Missing(why) = exists {
-        return OfflineVerdict::bad(CALL_UNKNOWN_TOOL, why, Vec::new());
+        return match request_names_tool(offline, &step.tool) {
+            true => OfflineVerdict::cannot_judge("The agent does not have this tool, and the request names it."),
+            false => OfflineVerdict::bad(CALL_UNKNOWN_TOOL, why, Vec::new()),
+        };
     }
     if is_malformed(step) {
         let raw = step.arguments_raw.as_deref().unwrap_or_default();

@@ -95,6 +95,11 @@ pub(super) fn judge_recovery(offline: &OfflineJudge<'_>) -> OfflineVerdict {
     };
     let tool = quote_excerpt(&step.tool);
     match reaction {
+        // Their answers report work, and what failed is mostly bookkeeping around it. In sessions that were read by hand,
+        // none of 15 such flags was right.
+        ErrorReaction::ClaimedSuccess if coding::is_known_coding_agent(offline) => OfflineVerdict::cannot_judge(
+            "Whether the answer claims what the failed call should have done is not certain.",
+        ),
         ErrorReaction::ClaimedSuccess => {
             let explanation = format!(
                 "Step {} ({tool}) failed, no later call did it, and the answer claims that it is done.",

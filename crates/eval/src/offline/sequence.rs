@@ -147,7 +147,7 @@ pub(super) fn find_repeats(offline: &OfflineJudge<'_>) -> Vec<Option<usize>> {
             || failure.is_some() && coding::runs_changing_command(step)
             // Waiting changes nothing itself, but what is waited for does. After an error that tells the agent to
             // read a file again, the next read and the next attempt are not repetitions.
-            || coding::is_waiting_step(step) || coding::demands_reading(step);
+            || coding::is_waiting_step(step) || coding::excuses_reading(step);
         changes[at + 1] = changes[at] + u32::from(may_change);
         let is_look_at_background = has_background_work && coding::looks_for_progress(step);
         has_background_work = has_background_work || coding::starts_background_work(step);

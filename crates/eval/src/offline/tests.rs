@@ -573,6 +573,40 @@ fn errors_must_be_repaired_or_admitted() {
     let refused =
         step("", "cancel_order", json!({}), "I tried reusing the same input, I must stop using this action input.");
     assert_eq!(judged(vec![refused], "It is cancelled."), "claimed_success");
+    let session = run("Cancel order o-1.", vec![failed()], "Your order was cancelled.");
+    let session = Trajectory { agent: Some("claude-code".to_owned()), ..session };
+    assert_eq!(label(&OfflineJudge::new(&session).error_recovery()), "cannot", "answers of coding agents report work");
+}
+
+#[test]
+fn a_tool_that_the_request_names_is_no_invention_of_the_agent() {
+    let call =
+        || TrajectoryStep { is_error: true, ..step("", "mcp__flow__spawn", json!({}), "No such tool available") };
+    let judged = |query: &str| label(&OfflineJudge::new(&run(query, vec![call()], "It runs.")).call_validity(0));
+    assert_eq!(judged("Start a worker."), "bad");
+    assert_eq!(judged("Start a worker with mcp__flow__spawn."), "cannot");
+    assert_eq!(judged("Start a worker with mcp__flow__spawn_all."), "bad");
+}
+
+#[test]
+fn a_file_may_be_read_again_after_an_edit_that_failed() {
+    let read = || step("", "read_file", json!({"path": "/p/a.py"}), &"x = 1\n".repeat(20));
+    let edit = TrajectoryStep {
+        is_error: true,
+        ..step(
+            "",
+            "replace",
+            json!({"file_path": "/p/a.py", "old_string": "y", "new_string": "z"}),
+            "0 occurrences found",
+        )
+    };
+    let judged = |steps: Vec<TrajectoryStep>| {
+        let session = run("Fix a.py.", steps, "Done.");
+        let session = Trajectory { agent: Some("gemini-cli".to_owned()), ..session };
+        label(&OfflineJudge::new(&session).sequence_optimality())
+    };
+    assert_eq!(judged(vec![read(), read(), read()]), "bad");
+    assert_eq!(judged(vec![read(), edit, read()]), "cannot");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use super::shell_command::{
 };
 use super::unread_edit::{find_refused_edit, find_unread_edit};
 use super::user_consent::{may_be_requested, speaks_english, was_asked_for, was_confirmed_by_user};
-use super::{MAX_LOOKBACK_STEPS, classify_steps};
+use super::{MAX_LOOKBACK_STEPS, classify_steps, is_program_output};
 use crate::rule_remark::RuleRemark;
 
 /// Maximum bytes of results that are compared.
@@ -140,6 +140,26 @@ fn was_not_run(step: &TrajectoryStep) -> bool {
             && contains_phrase(&result.to_lowercase(), REFUSALS)
 }
 
+/// Whether a failed command printed nothing that the agent could act on: a search without matches, or a sandbox that gave no
+/// reason. Trying once more is then the only way to learn more.
+fn printed_nothing(step: &TrajectoryStep) -> bool {
+    const STATUS_LINES: [&str; 4] = ["Exit code", "Error: Exit code", "failed in sandbox:", "Process exited with code"];
+    let result = step.observation.as_deref().unwrap_or_default();
+    let output = match is_program_output(step) {
+        true => result.split_once("Output:").map_or(result, |(_, output)| output),
+        false => result,
+    };
+    let says_more = |line: &str| {
+        let line = line.trim();
+        let status = STATUS_LINES.iter().find_map(|status| line.strip_prefix(status));
+        !status
+            .unwrap_or(line)
+            .trim_matches(|letter: char| letter.is_ascii_digit() || letter.is_whitespace())
+            .is_empty()
+    };
+    !output.lines().any(says_more)
+}
+
 /// Finds a command that failed before in the same way, with no change since. A loop of one command is one finding: its
 /// first repetition.
 fn find_repeated_failure(
@@ -154,7 +174,9 @@ fn find_repeated_failure(
     }
     let command = normalize_command(command);
     let has_failed = |at: usize| {
-        offline.step(at).is_some_and(|step| !step.is_denied && step.is_error && !was_not_run(step))
+        offline
+            .step(at)
+            .is_some_and(|step| !step.is_denied && step.is_error && !was_not_run(step) && !printed_nothing(step))
             && offline.failure(at) != Some(ToolFailureKind::Passing)
     };
     if !has_failed(at) {
@@ -388,6 +410,17 @@ mod tests {
         }
         let printed = || failed(bash("make", "Exit code 2\nthe rule was not executed"));
         assert_eq!(last_rule("build", vec![printed(), printed()]), Some(CODING_REPEATED_FAILURE.into()));
+    }
+
+    #[test]
+    fn failures_without_a_word_may_be_tried_again() {
+        let header = "Chunk ID: e3abbc\nWall time: 1 seconds\nProcess exited with code 1\nOutput:\n";
+        for silent in ["Exit code 1", "Error: Exit code 1\n", "failed in sandbox: ", "", header] {
+            let search = || failed(bash("ss -tlnp | grep 8080", silent));
+            assert_eq!(last_rule("wait for it", vec![search(), search()]), None, "{silent:?}");
+        }
+        let told = || failed(bash("make", "failed in sandbox: no space left on device"));
+        assert_eq!(last_rule("build", vec![told(), told()]), Some(CODING_REPEATED_FAILURE.into()));
     }
 
     #[test]

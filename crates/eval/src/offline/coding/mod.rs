@@ -90,6 +90,11 @@ pub(super) fn demands_reading(step: &TrajectoryStep) -> bool {
     DEMANDS.iter().any(|demand| take_prefix(result, MAX_STATUS_BYTES).contains(demand))
 }
 
+/// Whether a file may be read again after a step: a change failed, so its text is not what the agent expected.
+pub(super) fn excuses_reading(step: &TrajectoryStep) -> bool {
+    demands_reading(step) || step.is_error && edits_files(step)
+}
+
 /// Whether a step writes into files.
 pub(super) fn edits_files(step: &TrajectoryStep) -> bool {
     CodingAction::from_step(step).is_change()
