@@ -4,7 +4,7 @@
 use crate::sql::{SqlConnection, SqlValue, params, params_from_iter};
 
 use super::metrics::list_project_numbers;
-use super::traces::PORTION_GROWTH;
+use super::trace_list_page::PORTION_GROWTH;
 use super::trends::compute_bucket_bounds;
 use super::{MetricFilter, project_number};
 use crate::coarse_rollup::{HOUR_NS, NameKind};

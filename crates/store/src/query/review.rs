@@ -7,7 +7,7 @@ use std::str::FromStr;
 use crate::sql::{OptionalRow, SqlConnection, SqlRow, SqlValue, params, params_from_iter};
 
 use super::project_number;
-use super::traces::{FIRST_PORTION, PORTION_GROWTH};
+use super::trace_list_page::{FIRST_PORTION, PORTION_GROWTH};
 use crate::Store;
 use crate::error::StoreError;
 

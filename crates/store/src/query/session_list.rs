@@ -8,7 +8,7 @@ use crate::sql::{SqlConnection, SqlParam, SqlValue, params_from_iter};
 use super::overview::RunEndingRow;
 use super::project_number;
 use super::session_turns::{SESSION_TOTALS_SQL, SessionTotals, sum_session, totals_from_row};
-use super::traces::{FIRST_PORTION, PORTION_GROWTH};
+use super::trace_list_page::{FIRST_PORTION, PORTION_GROWTH};
 use crate::Store;
 use crate::error::StoreError;
 

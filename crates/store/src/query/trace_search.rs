@@ -10,9 +10,8 @@ use crate::error::StoreError;
 use crate::query::trace_filter::TraceFilter;
 use crate::sql::{KeyStart, OptionalRow, SqlConnection, SqlParam, SqlValue, params, params_from_iter};
 
-use super::traces::{
-    FIRST_PORTION, MAX_EXAMINED_TRACES, PORTION_GROWTH, TraceListCursor, TraceNumberPage, build_trace_conditions,
-};
+use super::trace_conditions::build_trace_conditions;
+use super::trace_list_page::{FIRST_PORTION, MAX_EXAMINED_TRACES, PORTION_GROWTH, TraceListCursor, TraceNumberPage};
 
 /// Trajectories that a search on PostgreSQL examines before it decides whether its words are rare.
 const MIN_SAMPLED_TRAJECTORIES: usize = 1_000;

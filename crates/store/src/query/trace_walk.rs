@@ -8,7 +8,7 @@ use gradus_core::span::{SpanId, TraceId};
 
 use super::ProjectPosition;
 use super::spans::{MAX_GROUP_BYTES, StoredBlock, read_blocks, read_versions};
-use super::traces::PORTION_GROWTH;
+use super::trace_list_page::PORTION_GROWTH;
 use crate::Store;
 use crate::error::StoreError;
 

@@ -5,17 +5,15 @@
 //! to continue from, and never a long wait.
 
 use crate::query::trace_filter::TraceFilter;
-use std::fmt;
-use std::str::FromStr;
-
 use crate::sql::SqlValue;
 use crate::sql::{SqlConnection, params_from_iter};
 
 use super::project_number;
 use super::search::build_fts_query;
+use super::trace_conditions::build_trace_conditions;
+use super::trace_list_page::{FIRST_PORTION, MAX_EXAMINED_TRACES, PORTION_GROWTH, TraceListCursor, TraceNumberPage};
 use super::trace_rows::{TraceRow, list_trace_rows};
 use super::trace_search::search_trace_page;
-use super::wrong_verdicts::wrong_with_tool_sql;
 use crate::Store;
 use crate::error::StoreError;
 use crate::records::FacetKind;
@@ -28,44 +26,6 @@ pub struct TraceRowPage {
     pub next: Option<TraceListCursor>,
 }
 
-/// Position in a list. Its text is the cursor of the API.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TraceListCursor {
-    /// Before this trace, in order of time.
-    Time { start_ns: i64, trace: i64 },
-    /// Before this trajectory, in order of arrival, which is the order of search results.
-    Found { trajectory: i64 },
-}
-
-impl fmt::Display for TraceListCursor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TraceListCursor::Time { start_ns, trace } => write!(f, "t{start_ns:x}.{trace:x}"),
-            TraceListCursor::Found { trajectory } => write!(f, "f{trajectory:x}"),
-        }
-    }
-}
-
-impl FromStr for TraceListCursor {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<TraceListCursor, ()> {
-        let number = |digits: &str| i64::from_str_radix(digits, 16).map_err(drop);
-        if let Some(digits) = text.strip_prefix('f') {
-            return Ok(TraceListCursor::Found { trajectory: number(digits)? });
-        }
-        let (start, trace) = text.strip_prefix('t').and_then(|rest| rest.split_once('.')).ok_or(())?;
-        Ok(TraceListCursor::Time { start_ns: number(start)?, trace: number(trace)? })
-    }
-}
-
-/// Maximum number of traces that one request examines.
-pub(super) const MAX_EXAMINED_TRACES: usize = 20_000;
-/// Traces that the first statement of a walk examines at least. PostgreSQL computes all rows of a statement before the first
-/// one is read, so a walk begins with a few, and each further statement examines more.
-pub(super) const FIRST_PORTION: usize = 64;
-/// Growth factor of the number of traces that the next statement of a walk examines.
-pub(super) const PORTION_GROWTH: usize = 4;
 /// Maximum number of projects in each of which a facet is walked. If there are more, all traces are examined by time
 /// instead.
 const MAX_WALKS: usize = 16;
@@ -162,9 +122,6 @@ pub(super) fn find_trace_numbers(
     Ok((numbers, next.is_some()))
 }
 
-/// Numbers of the traces of a page, and where the next one begins.
-pub(super) type TraceNumberPage = (Vec<i64>, Option<TraceListCursor>);
-
 /// A page in order of time: walks one index or, over several projects, merges one walk per project.
 fn list_traces_by_time(
     sql: &SqlConnection,
@@ -248,56 +205,6 @@ fn choose_driving_facet(filter: &TraceFilter) -> Option<(FacetKind, String)> {
     filter.score.as_ref().map(|score| (FacetKind::Evaluator, score.evaluator.clone()))
 }
 
-/// The conditions on a trace as one SQL expression. Values are bound as parameters; `trace` is the column with its
-/// number.
-pub(super) fn build_trace_conditions(filter: &TraceFilter, trace: &str, values: &mut Vec<SqlValue>) -> String {
-    let mut terms = vec!["TRUE".to_owned()];
-    let mut facet = |kind: FacetKind, value: &str, wanted: bool| {
-        values.push(SqlValue::Integer(kind as i64));
-        values.push(SqlValue::Text(value.to_owned()));
-        let not = if wanted { "" } else { "NOT " };
-        terms.push(format!(
-            "{not}EXISTS (SELECT 1 FROM facet x INDEXED BY facet_by_trace WHERE x.trace = {trace} AND x.kind = ? AND x.value = ? {PER_ROW})"
-        ));
-    };
-    let named = [
-        (FacetKind::FailureGroup, &filter.failure_group),
-        (FacetKind::Label, &filter.label),
-        (FacetKind::Wrong, &filter.wrong),
-        (FacetKind::Tool, &filter.tool),
-        (FacetKind::Agent, &filter.agent),
-        (FacetKind::Version, &filter.version),
-        (FacetKind::Model, &filter.model),
-    ];
-    for (kind, value) in named {
-        if let Some(value) = value {
-            facet(kind, value, true);
-        }
-    }
-    if let Some(wanted) = filter.error {
-        facet(FacetKind::Error, "", wanted);
-    }
-    if let Some(found) = wrong_with_tool_sql("1", trace, filter, values) {
-        terms.push(format!("EXISTS ({found} {PER_ROW})"));
-    }
-    if let Some(score) = &filter.score {
-        let mut having = vec!["count(outcome.score) > 0".to_owned()];
-        values.push(SqlValue::Text(score.evaluator.clone()));
-        for (bound, comparison) in [(score.at_least, ">="), (score.below, "<")] {
-            if let Some(bound) = bound {
-                values.push(SqlValue::Real(bound));
-                having.push(format!("avg(outcome.score) {comparison} ?"));
-            }
-        }
-        terms.push(format!(
-            "EXISTS (SELECT 1 FROM trajectory y INDEXED BY trajectory_by_trace CROSS JOIN outcome ON outcome.trajectory = y.no \
-             WHERE y.trace = {trace} AND outcome.evaluator = ? GROUP BY y.no HAVING {})",
-            having.join(" AND ")
-        ));
-    }
-    terms.join(" AND ")
-}
-
 /// Walks all traces, or those of a project, by time.
 fn walk_traces(
     sql: &SqlConnection,
@@ -329,11 +236,8 @@ fn walk_facet(
     scan_trace_list(sql, &facet_walk_sql(&fits), &values, filter, bounds)
 }
 
-/// Ends the query of an EXISTS that is asked for each row of a list. Without it PostgreSQL would read the whole table into a
-/// hash table instead, because it expects more rows than a page examines.
-const PER_ROW: &str = "LIMIT 1 OFFSET 0";
 /// Whether a trace is a row of a folded list: one in which a run begins, or one that belongs to no run. Repeats
-/// [`PER_ROW`] literally.
+/// `PER_ROW` of its conditions literally.
 const HAS_OWN_ROW: &str = "(EXISTS (SELECT 1 FROM trajectory z INDEXED BY trajectory_by_trace \
        WHERE z.trace = trace.no LIMIT 1 OFFSET 0) \
      OR NOT EXISTS (SELECT 1 FROM trajectory z INDEXED BY trajectory_by_story \
