@@ -95,7 +95,7 @@ def measure_clusters(options, folder, test_spark, python, traces):
         cluster = test_spark.Cluster(python, place, workers)
         try:
             rows = place / "rows.jsonl"
-            settings = {"partitions": 8, "hold": str(place / "go-on"), "executor_environment": {"GRADUS_BIN": str(options.gradus)}}
+            settings = {"partitions": 8, "usual_batches": True, "hold": str(place / "go-on"), "executor_environment": {"GRADUS_BIN": str(options.gradus)}}
             driver = cluster.start_driver(python, exports, rows, settings)
             test_spark.wait_until("the driver has all rows", lambda: driver.poll() is not None or pathlib.Path(f"{rows}.done").exists())
             java, others = map(sum, zip(*(session_cpu(worker.pid) for worker in cluster.workers)))

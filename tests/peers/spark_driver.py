@@ -2,8 +2,8 @@
 
   spark_driver.py MASTER EXPORTS ROWS SETTINGS
 
-SETTINGS is JSON for `gradus.spark.grade`, with the additional keys `executor_environment`, and `hold`: a file to wait for before the session
-ends.
+SETTINGS is JSON for `gradus.spark.grade`, with the additional keys `executor_environment`, `usual_batches`, and `hold`: a file to wait for
+before the session ends.
 """
 import json
 import os
@@ -23,7 +23,9 @@ def main():
     builder = SparkSession.builder.master(master).appName("gradus").config("spark.ui.enabled", "false").config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
     # One core for each executor, so that both workers have tasks; a lost executor is noticed by its closed connection.
     builder = builder.config("spark.executor.memory", "512m").config("spark.executor.cores", "1").config("spark.scheduler.minRegisteredResourcesRatio", "1.0").config("spark.scheduler.maxRegisteredResourcesWaitingTime", "300s")
-    builder = builder.config("spark.sql.execution.arrow.maxRecordsPerBatch", "16")
+    # Small batches show what happens between them. Whoever measures wants those of Spark.
+    if not settings.pop("usual_batches", False):
+        builder = builder.config("spark.sql.execution.arrow.maxRecordsPerBatch", "16")
     for name, value in {"PYTHONPATH": os.environ["PYTHONPATH"], **settings.pop("executor_environment", {})}.items():
         builder = builder.config(f"spark.executorEnv.{name}", value)
     spark = builder.getOrCreate()
