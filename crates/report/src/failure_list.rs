@@ -15,7 +15,30 @@ const VALUE_KINDS: [&str; 7] = ["<number>", "<text>", "<date>", "<id>", "<url>",
 
 /// Formats the reason of a failure group for people: `…` replaces the placeholders of values.
 pub(crate) fn elide_values(reason: &str) -> String {
-    VALUE_KINDS.iter().fold(reason.to_owned(), |line, kind| line.replace(kind, "…"))
+    merge_ellipses(&VALUE_KINDS.iter().fold(reason.to_owned(), |line, kind| line.replace(kind, "…")))
+}
+
+/// Merges ellipses between which there is nothing but punctuation: `{…: …, …: …}` says no more than `{…}`.
+fn merge_ellipses(line: &str) -> String {
+    let mut parts = line.split('…');
+    let mut merged = parts.next().unwrap_or_default().to_owned();
+    let parts: Vec<&str> = parts.collect();
+    for (at, part) in parts.iter().enumerate() {
+        // The first ellipsis is written whatever is before it, and the last part whatever is in it.
+        let follows = at > 0 && parts[at - 1].chars().all(is_between_values);
+        if !follows {
+            merged.push('…');
+        }
+        let is_merged = at + 1 < parts.len() && part.chars().all(is_between_values);
+        if !is_merged {
+            merged.push_str(part);
+        }
+    }
+    merged
+}
+
+fn is_between_values(c: char) -> bool {
+    c.is_whitespace() || matches!(c, ',' | ':' | ';' | '=' | '{' | '}' | '[' | ']' | '"' | '\'' | '…')
 }
 
 /// Returns the text of an explanation that the first placeholder of the reason stands for, as an example for people.

@@ -61,7 +61,7 @@ impl RunReportParts {
 pub(super) struct RunListSummary {
     ended: Option<String>,
     pub(super) trajectories: String,
-    /// Dimensions with their mean scores.
+    /// Dimensions with their mean scores, or with what rules flagged.
     pub(super) scores: String,
     pub(super) gates: Option<RunGateStatus>,
 }
@@ -69,11 +69,14 @@ pub(super) struct RunListSummary {
 impl RunListSummary {
     fn from_report(record: &RunManifest, whole: &RunReportParts) -> RunListSummary {
         let score = |metric: &MetricResult| {
-            Some(format!(
-                "{}\u{a0}{}",
-                text::format_display_line(&metric.title),
-                number::format_mean(metric.value?, metric.is_share)
-            ))
+            let mean = metric.value?;
+            // A mean of rules that only notice mistakes would describe the few cases that they decided.
+            let value = match metric.wrong_count().filter(|_| metric.is_from_flagging_rules()) {
+                Some(0) => "none\u{a0}flagged".to_owned(),
+                Some(wrong) => format!("{}\u{a0}flagged", number::format_count(wrong)),
+                None => number::format_mean(mean, metric.is_share),
+            };
+            Some(format!("{}\u{a0}{value}", text::format_display_line(&metric.title)))
         };
         RunListSummary {
             ended: record.ended.clone(),

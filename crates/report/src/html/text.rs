@@ -149,6 +149,8 @@ mod tests {
     fn values_of_a_reason_are_left_out() {
         assert_eq!(format_reason_line("Step <number> repeats <text>"), "Step … repeats …");
         assert_eq!(format_reason_line("a < b and <other>"), "a < b and <other>");
+        assert_eq!(format_reason_line("Error `500` - {<text>: <text>, <text>: {<id>"), "Error `500` - {…");
+        assert_eq!(format_reason_line("Step <number> (<text>): <text> = <number>."), "Step … (…): ….");
     }
 
     #[test]

@@ -54,7 +54,8 @@ struct UnusableAlertRow {
 /// A target of notices, and why delivery to it fails.
 struct AlertTargetView {
     name: String,
-    failure: Option<String>,
+    /// Since when it fails, and how.
+    failure: Option<(String, String)>,
 }
 
 /// A rule that is in force.
@@ -238,7 +239,7 @@ impl AlertTargetView {
                 let next = if failure.is_given_up { "given up" } else { "retrying" };
                 let since = format_minute(&failure.since.to_string());
                 let reason = text::format_display_line(&failure.reason);
-                format!("failing since {since}: {reason}; {attempts}, {next}")
+                (since, format!("{reason}; {attempts}, {next}"))
             }),
         }
     }

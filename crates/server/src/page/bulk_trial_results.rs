@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use gradus_core::span::TraceId;
 use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
 use gradus_eval::rubric::Rubric;
 use gradus_report::html::number::{self, format_count};
@@ -63,7 +64,9 @@ pub(super) struct BulkTrialResults {
 pub(super) struct ChangedVerdict {
     pub(super) href: String,
     pub(super) what: String,
-    /// The beginning of its id, which tells cases with the same step apart.
+    trace_id: Option<TraceId>,
+    trajectory_id: String,
+    /// What the user asked, otherwise the beginning of the trajectory's id: it tells cases with the same step apart.
     pub(super) trajectory: String,
     pub(super) before: String,
     pub(super) after: String,
@@ -108,6 +111,21 @@ impl BulkTrialResults {
             notes: list_comparison_notes(plan, &judged),
         })
     }
+
+    /// Names the changed cases by their requests.
+    pub(super) fn name_requests(&mut self, store: &Store) -> Result<(), StoreError> {
+        for change in &mut self.changes {
+            let Some(trace) = change.trace_id.map(|trace_id| store.trace(trace_id)).transpose()?.flatten() else {
+                continue;
+            };
+            let mut trajectories = trace.trajectories.iter();
+            let asked = trajectories.find(|trajectory| trajectory.trajectory_id == change.trajectory_id);
+            if let Some(trajectory) = asked.filter(|trajectory| !trajectory.query.trim().is_empty()) {
+                change.trajectory = text::format_display_line(&trajectory.query);
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Characters of an id that are shown.
@@ -141,6 +159,8 @@ impl JudgedTrialCase<'_> {
         ChangedVerdict {
             href: loaded_trace::format_step_url(&self.case.trace_id, Some(&self.case.trajectory_id), self.case.step),
             what: self.case.step.map_or_else(|| "whole trajectory".to_owned(), |step| format!("step {step}")),
+            trace_id: u128::from_str_radix(&self.case.trace_id, 16).ok().map(TraceId),
+            trajectory_id: self.case.trajectory_id.clone(),
             trajectory: text::format_display_line(
                 &self.case.trajectory_id.chars().take(SHOWN_ID_CHARS).collect::<String>(),
             ),

@@ -246,6 +246,10 @@ pub(super) async fn render_bulk_trial(
         let state = folder.load_state().map_err(log_unreadable_trial)?;
         let rubric = Rubric::parse(&plan.text, RubricOrigin::BuiltIn).map_err(log_unreadable_trial)?;
         let people = CaseLabels::load(&server.store, &plan)?;
+        let mut results = BulkTrialResults::new(&plan, &rubric, &record, &people);
+        if let Some(results) = &mut results {
+            results.name_requests(&server.store)?;
+        }
         let page = BulkTrialPage {
             frame: PageLayout::new("/rubrics", None, &headers),
             title: text::format_display_line(&rubric.title),
@@ -256,7 +260,7 @@ pub(super) async fn render_bulk_trial(
             is_changed: plan.rubric_hash != plan.present_hash,
             edit: build_rubric_url(&name).with("from", Some(&id)).with_fragment("h-many").to_string(),
             progress: BulkTrialProgress::new(server, &plan, &state, &record),
-            results: BulkTrialResults::new(&plan, &rubric, &record, &people),
+            results,
             source: plan.text,
             may_run,
             wrong,

@@ -171,12 +171,28 @@ pub(super) fn group_title(row: &FailureGroupRow) -> String {
     if let Some(name) = &row.name {
         return text::format_display_line(name);
     }
+    // The first value in a reason of these rules is the tool itself.
+    const TOOL_RULES: [&str; 5] =
+        ["call.malformed", "call.schema", "call.unknown_tool", "request.unknown_tool", "thought.unknown_tool"];
+    if !row.tool.is_empty()
+        && TOOL_RULES.contains(&row.rule.as_str())
+        && let Some((before, after)) = row.reason.split_once("<text>")
+    {
+        return text::format_reason_line(&format!("{before}`{}`{after}", row.tool));
+    }
     let reason = text::format_reason_line(&row.reason);
     match row.tool.as_str() {
         "" => reason,
         tool if row.reason.contains(tool) => reason,
         tool => format!("{}: {reason}", text::format_display_line(tool)),
     }
+}
+
+/// Loads the title of a group. None if there is no such group.
+pub(super) fn load_group_title(server: &ServerState, key: &str) -> Result<Option<String>, ApiError> {
+    let options = FailureGroupOptions { before_ns: None, with_muted: true, key: Some(key), limit: 1 };
+    let list = server.store.failure_groups(&MetricFilter::default(), options)?;
+    Ok(list.groups.first().map(group_title))
 }
 
 /// Loads a value of the example that the group's reason replaces by a placeholder, on one line. None for a named
@@ -449,6 +465,12 @@ mod tests {
         let of_tool = |tool: &str| FailureGroupRow { tool: tool.to_owned(), ..group("a", false) };
         assert_eq!(group_title(&of_tool("book")), "book: Parameter … is missing");
         assert_eq!(group_title(&of_tool("Parameter")), "Parameter … is missing", "the reason names it");
+        let unfit = FailureGroupRow {
+            rule: "call.schema".to_owned(),
+            reason: "The call does not fit <text>. Parameter <text> is missing: it is required".to_owned(),
+            ..of_tool("book")
+        };
+        assert_eq!(group_title(&unfit), "The call does not fit `book`. Parameter … is missing: it is required");
         let row = FailureGroupRow { versions: vec![("v2".to_owned(), 7)], version_count: 57, ..group("a", false) };
         assert_eq!(format_versions(&row), "v2 (7) and 56 more");
     }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use gradus_store::{MetricPeriod, ScoreMoments};
 
-use crate::evaluators::{find_evaluator_scale, find_evaluator_title};
+use crate::evaluators::{find_evaluator_scale, find_evaluator_title, gives_only_flags};
 use crate::page::alert_bands::{ChartAlert, ChartAlerts};
-use crate::page::metric_value::build_metric_result;
+use crate::page::metric_value::{FlagShare, build_metric_result};
 use crate::settings::ReloadableSettings;
 use gradus_report::html::charts::{ResponsiveChart, ThresholdBand, TimelinePoint, TimelineScale, draw_timeline};
 use gradus_report::html::number::{self, format_count};
@@ -242,10 +242,18 @@ fn build_evaluator_series(
     let axis = PeriodAxis::for_rows(&rows, period, time, now_ns);
     // A metric without scores still tells whether the scores are shares.
     let best = build_metric_result(settings, evaluator, &ScoreMoments::default());
+    // A mean of rules that only notice mistakes would describe the few cases that they decided. Alert rules compare
+    // that mean with their threshold, so their charts keep it.
+    let shows_flags = alerts.is_empty() && gives_only_flags(settings, evaluator);
     let mut points: Vec<TimelinePoint> = Vec::new();
     let (mut table, mut last) = (Vec::new(), None);
     for (at, moments) in &rows {
-        let known = build_metric_result(settings, evaluator, moments);
+        let mut known = build_metric_result(settings, evaluator, moments);
+        let mut base = format!("{} judged", format_count(known.denominator));
+        if let Some(share) = FlagShare::from_moments(moments).filter(|_| shows_flags) {
+            (known.value, known.interval) = (Some(share.unflagged), share.interval);
+            base = format_count(known.denominator + known.abstained);
+        }
         let named = format_period(*at, period);
         let value = known.value.map_or_else(|| "–".to_owned(), |mean| number::format_mean(mean, known.is_share));
         let judged = format_count(known.denominator);
@@ -254,7 +262,7 @@ fn build_evaluator_series(
                 at: axis.position(*at),
                 value: mean,
                 interval: known.interval,
-                title: format!("{named}: {value} of {judged} judged"),
+                title: format!("{named}: {value} of {base}"),
                 // The line is interrupted where a period has no score.
                 follows: last == Some(at - period),
             });
@@ -270,7 +278,10 @@ fn build_evaluator_series(
         });
     }
     table.reverse();
-    let title = find_evaluator_title(settings, evaluator);
+    let title = match shows_flags {
+        true => format!("{}, not flagged", find_evaluator_title(settings, evaluator)),
+        false => find_evaluator_title(settings, evaluator),
+    };
     let label = format!("{title} over time. The table has the same numbers.");
     let drawn = if best.is_share { TimelineScale::SHARE } else { build_label_scale(settings, evaluator, &points) };
     let bands: Vec<ThresholdBand> = alerts.iter().map(|alert| axis.locate_alert(alert)).collect();

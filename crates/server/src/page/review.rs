@@ -6,7 +6,7 @@ use askama::Template;
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use gradus_store::{FailureGroupOptions, MetricFilter, ReviewFilter, ReviewPosition};
+use gradus_store::{ReviewFilter, ReviewPosition};
 
 use super::address::PageUrl;
 use super::agreement::{self, DimensionAgreement};
@@ -175,11 +175,9 @@ fn find_next_item(
 
 /// Describes the group by its present name.
 fn describe_group(server: &ServerState, choice: &ReviewQuery, key: &str) -> Result<ReviewedGroup, ApiError> {
-    let options = FailureGroupOptions { before_ns: None, with_muted: true, key: Some(key), limit: 1 };
-    let list = server.store.failure_groups(&MetricFilter::default(), options)?;
     Ok(ReviewedGroup {
         key: key.to_owned(),
-        title: list.groups.first().map(failure_groups::group_title),
+        title: failure_groups::load_group_title(server, key)?,
         href: failure_groups::group_url(key),
         without: choice.to_url().with_replaced("group", None).to_string(),
     })

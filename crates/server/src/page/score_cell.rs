@@ -28,6 +28,8 @@ struct TraceScoreSums {
     failed: i64,
     abstained: i64,
     wrong: i64,
+    /// The label of the run as a whole: of the first wrong verdict, otherwise of the first one.
+    label: Option<String>,
 }
 
 impl TraceScoreCell {
@@ -42,6 +44,9 @@ impl TraceScoreCell {
             sums.sum += score.sum;
             sums.failed += score.failed;
             sums.abstained += score.abstained;
+            if sums.label.is_none() || (sums.wrong == 0 && score.wrong > 0) {
+                sums.label.clone_from(&score.label);
+            }
             sums.wrong += score.wrong;
         }
         if evaluator == OUTCOME {
@@ -50,7 +55,13 @@ impl TraceScoreCell {
                 return cell;
             }
         }
-        if sums.scored == 0 { TraceScoreCell::without_score(&sums) } else { sums.to_cell(settings, evaluator) }
+        match sums.scored {
+            0 => {
+                let is_rules = evaluators::find_rules_evaluator(settings, evaluator).is_some();
+                TraceScoreCell::without_score(&sums, is_rules)
+            }
+            _ => sums.to_cell(settings, evaluator),
+        }
     }
 
     /// Builds the cell of how the runs of a trace ended: the label of one without an answer, or of the first. `None`
@@ -86,20 +97,30 @@ impl TraceScoreCell {
         })
     }
 
-    fn without_score(sums: &TraceScoreSums) -> TraceScoreCell {
+    /// `is_rules` tells whether rules answer the evaluator: an undecided question is one that no rule fired on.
+    fn without_score(sums: &TraceScoreSums, is_rules: bool) -> TraceScoreCell {
         let (class, text, about) = match (sums.failed > 0, sums.is_asked) {
             (true, _) => ("unjudged", "?", format!("{} could not be judged", sums.failed)),
+            (false, true) if sums.abstained > 0 && is_rules => {
+                ("none", "no\u{a0}rule fired", format!("{} not decided", sums.abstained))
+            }
             (false, true) if sums.abstained > 0 => ("none", "–", format!("{} not decided", sums.abstained)),
             (false, true) => ("none", "–", "not applicable".to_owned()),
             (false, false) => ("none", "", "not judged".to_owned()),
         };
-        let is_undecided = sums.failed == 0 && sums.abstained > 0;
+        let is_undecided = sums.failed == 0 && sums.abstained > 0 && !is_rules;
         let unjudged = is_undecided.then(|| "cannot\u{a0}judge".to_owned());
         TraceScoreCell { class, text: text.to_owned(), about, unjudged }
     }
 }
 
 impl TraceScoreSums {
+    /// Returns the label that describes the cell alone: of the only verdict, or of the only wrong one.
+    fn single_label(&self) -> Option<String> {
+        let label = self.label.as_deref().filter(|_| self.wrong == 1 || (self.wrong == 0 && self.scored == 1))?;
+        Some(format_outcome_label(label))
+    }
+
     /// The cell of a trace with at least one score.
     fn to_cell(&self, settings: &ReloadableSettings, evaluator: &str) -> TraceScoreCell {
         let mean = self.sum / self.scored as f64;
@@ -113,18 +134,25 @@ impl TraceScoreSums {
                 (false, true) => "none",
                 (false, false) => "right",
             },
-            // A label is more telling than a mean of a few verdicts. With more than two labels no single one fits.
-            text: match (is_unflagged, labels.as_slice()) {
-                (true, _) => "no\u{a0}rule fired".to_owned(),
-                (false, [(best, _), (worst, _)]) => match self.wrong {
+            // A label is more telling than a mean of a few verdicts. With more than two labels only that of a single
+            // verdict fits.
+            text: match (is_unflagged, labels.as_slice(), self.single_label()) {
+                // Rules confirmed a part of it only.
+                (true, ..) if self.abstained > 0 => "not\u{a0}flagged".to_owned(),
+                (_, [(best, _), (worst, _)], _) => match self.wrong {
                     0 => text::format_display_line(best),
                     1 if self.scored == 1 => text::format_display_line(worst),
                     wrong => format!("{wrong}\u{a0}{}", text::format_display_line(worst)),
                 },
-                (false, _) if is_share => format!("{:.0}\u{a0}%", 100.0 * mean),
-                (false, _) => number::format_score(mean),
+                (_, _, Some(label)) => label,
+                (true, ..) => "not\u{a0}flagged".to_owned(),
+                (false, ..) if is_share => format!("{:.0}\u{a0}%", 100.0 * mean),
+                (false, ..) => number::format_score(mean),
             },
             about: match is_share {
+                true if is_unflagged => {
+                    format!("{} confirmed right by rules, {} not decided", self.scored, self.abstained)
+                }
                 true => format!("{:.0} % of {} judged", 100.0 * mean, self.scored),
                 false => format!("mean {} of {} judged", number::format_score(mean), self.scored),
             },
@@ -164,9 +192,11 @@ mod tests {
     #[test]
     fn an_undecided_question_is_neither_an_error_nor_a_score() {
         let sums = TraceScoreSums { is_asked: true, abstained: 3, ..TraceScoreSums::default() };
-        let cell = TraceScoreCell::without_score(&sums);
+        let by_rules = TraceScoreCell::without_score(&sums, true);
+        assert_eq!((by_rules.text.as_str(), by_rules.unjudged), ("no\u{a0}rule fired", None));
+        let cell = TraceScoreCell::without_score(&sums, false);
         assert_eq!((cell.class, cell.unjudged.as_deref()), ("none", Some("cannot\u{a0}judge")));
         let failed = TraceScoreSums { failed: 1, ..sums };
-        assert_eq!(TraceScoreCell::without_score(&failed).class, "unjudged");
+        assert_eq!(TraceScoreCell::without_score(&failed, false).class, "unjudged");
     }
 }

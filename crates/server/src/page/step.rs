@@ -40,6 +40,8 @@ pub(super) struct StepView {
     pub(super) is_error: bool,
     /// Called in the same model reply as the step before, or as the one after.
     pub(super) is_parallel: bool,
+    /// Called in the same model reply as the step before: its bracket continues that of the step before.
+    pub(super) continues_group: bool,
     /// Arguments and result on one line each, for a folded step.
     pub(super) call_line: Option<String>,
     pub(super) result_line: Option<String>,
@@ -133,6 +135,7 @@ impl StepView {
             observation: fold(step.observation.as_deref(), "observation"),
             is_error: step.is_error,
             is_parallel: is_parallel_step(judged.trajectory, step),
+            continues_group: step.parallel_with_previous,
             facts: list_step_facts(settings, judged.trajectory, step),
             bar: draw_step_bar(judged.trajectory, step),
             state: StepState::from_verdicts(&verdicts, step.is_error),

@@ -26,6 +26,8 @@ pub(super) struct OutlineStep {
     /// The state in words, for readers who do not see the colour. Empty for an ordinary step.
     pub(super) state: &'static str,
     pub(super) is_parallel: bool,
+    /// Called in the same model reply as the step before.
+    pub(super) continues_group: bool,
     pub(super) took: Option<String>,
 }
 
@@ -80,6 +82,7 @@ impl OutlineStep {
             class,
             state,
             is_parallel: step.is_parallel,
+            continues_group: step.continues_group,
             took: step.facts.first().filter(|_| step.bar.is_some()).cloned(),
         }
     }

@@ -11,6 +11,7 @@ use gradus_store::{GroupTotals, ScoreRow, TraceRow};
 
 use super::address::PageUrl;
 use super::display_text::{format_duration, format_timestamp, format_whole_number};
+use super::failure_groups::load_group_title;
 use super::filter_suggestions::FilterSuggestions;
 use super::loaded_trace;
 use super::render::{self, PageError, PageQuery};
@@ -142,9 +143,13 @@ pub(super) async fn render_trace_list(
         };
         let address = choice.to_page_url("/traces");
         let is_first = choice.cursor.is_none();
+        let group_title = match &choice.group {
+            Some(key) => load_group_title(server, key)?,
+            None => None,
+        };
         Ok(render::respond_with_page(&TraceListPage {
             frame: PageLayout::new("/traces", choice.project.as_deref(), &headers),
-            chips: build_filter_chips(&address),
+            chips: build_filter_chips(&address, group_title.as_deref()),
             shortcuts: build_filter_shortcuts(&server.reloadable(), &address),
             projects: build_project_options(server.store.project_names()?, choice.project.as_deref()),
             suggestions: FilterSuggestions::load(server, choice.project.as_deref())?,
@@ -188,11 +193,14 @@ async fn run_list_query(
     })
 }
 
-/// Builds a chip for each parameter of the URL.
-fn build_filter_chips(address: &PageUrl) -> Vec<FilterChip> {
+/// Builds a chip for each parameter of the URL. A failure group is shown by its title, since its key says nothing.
+fn build_filter_chips(address: &PageUrl, group_title: Option<&str>) -> Vec<FilterChip> {
     let chip = |(name, value): &(&'static str, String)| FilterChip {
         name,
-        value: text::format_display_line(value),
+        value: match group_title.filter(|_| *name == "group") {
+            Some(title) => title.to_owned(),
+            None => text::format_display_line(value),
+        },
         without: address.with_replaced(name, None).to_string(),
     };
     address.pairs().iter().filter(|(name, _)| *name != "sort").map(chip).collect()
@@ -317,7 +325,10 @@ impl TraceListRow {
             query: first
                 .map(|trajectory| text::format_display_line(&trajectory.query))
                 .filter(|query| !query.is_empty()),
-            name: text::format_display_line(&trace.name),
+            name: match text::format_display_line(&trace.name) {
+                name if name.trim().is_empty() => "a run without a request".to_owned(),
+                name => name,
+            },
             project: text::format_display_line(&trace.project),
             agent: name(first.map(|trajectory| &trajectory.agent)),
             model: name(first.map(|trajectory| &trajectory.model)),

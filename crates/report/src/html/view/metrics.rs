@@ -124,7 +124,8 @@ fn build_interval_bar(metric: &MetricResult, gates: &[GateResult]) -> IntervalBa
     let mut row = IntervalBar { label: text::format_display_line(&metric.title), ..IntervalBar::default() };
     match MetricEstimate::from_metric(metric) {
         MetricEstimate::Nothing => row.note = "nothing was judged".to_owned(),
-        MetricEstimate::Flags(flags) => row.note = flags,
+        // The chart has room for a short text; the table below says that rules confirmed it.
+        MetricEstimate::Flags(flags) => row.note = flags.replace(" confirmed right by rules", " confirmed right"),
         MetricEstimate::Mean(value, _) if metric.judge == SIMULATOR_JUDGE => row.note = number::format_score(value),
         MetricEstimate::Mean(value, _) => row.note = format!("mean score {}", number::format_score(value)),
         MetricEstimate::Share(value, interval) => {

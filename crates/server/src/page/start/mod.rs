@@ -123,9 +123,9 @@ impl StartStageView {
                         None,
                     ),
                     verdicts: match graded.flagged_verdict_count {
-                        0 => format!("{} verdicts, none of them wrong", format_whole_number(graded.verdict_count)),
+                        0 => format!("{} verdicts, none flagged", format_whole_number(graded.verdict_count)),
                         wrong => format!(
-                            "{} verdicts, {} of them wrong",
+                            "{} verdicts, {} flagged",
                             format_whole_number(graded.verdict_count),
                             format_whole_number(wrong)
                         ),
