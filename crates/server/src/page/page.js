@@ -439,6 +439,9 @@ function followScroll() {
   const links = new Map(all(".outline a[href^='#step-']").map((link) => [link.hash.slice(1), link]));
   const side = document.querySelector(".trace-side");
   const inSight = new Set();
+  const steps = [...links.keys()].map((id) => document.getElementById(id)).filter(Boolean);
+  // A step that was jumped to stands below the pinned request, and the end of the step before it may be in sight.
+  const top = steps.length ? parseFloat(getComputedStyle(steps[0]).scrollMarginTop) + 2 : 0;
   let marked = null;
   const observer = new IntersectionObserver((changes) => {
     for (const { target, isIntersecting } of changes) inSight[isIntersecting ? "add" : "delete"](target.id);
@@ -450,8 +453,8 @@ function followScroll() {
     marked = link;
     const [around, at] = [side.getBoundingClientRect(), link.getBoundingClientRect()];
     if (at.top < around.top || at.bottom > around.bottom) side.scrollTop += at.top - around.top - around.height / 2;
-  }, { rootMargin: "-10% 0px -50% 0px" });
-  for (const id of links.keys()) { const step = document.getElementById(id); if (step) observer.observe(step); }
+  }, { rootMargin: `-${top}px 0px -50% 0px` });
+  steps.forEach((step) => observer.observe(step));
 }
 if (document.querySelector(".trace-side .outline")) followScroll();
 
