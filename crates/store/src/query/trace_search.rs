@@ -14,7 +14,7 @@ use super::trace_conditions::build_trace_conditions;
 use super::trace_list_page::{FIRST_PORTION, MAX_EXAMINED_TRACES, PORTION_GROWTH, TraceListCursor, TraceNumberPage};
 
 /// Trajectories that a search on PostgreSQL examines before it decides whether its words are rare.
-const MIN_SAMPLED_TRAJECTORIES: usize = 1_000;
+const MIN_SAMPLED_TRAJECTORIES: usize = 300;
 /// Maximum number of matches that are worth sorting. PostgreSQL reads a row for each of them, about 5 us.
 const MAX_SORTED_MATCHES: i128 = 8_000;
 
@@ -157,8 +157,17 @@ impl TraceSearch<'_> {
             if self.examined >= MIN_SAMPLED_TRAJECTORIES && self.expect_few_matches(matches)? {
                 return Ok(RecentSearch::RareWords);
             }
-            portion *= PORTION_GROWTH;
+            portion = self.estimate_portion(portion);
         }
+    }
+
+    /// How many trajectories to examine next: enough to fill the page, if the matches go on as they did. Those beyond it
+    /// would be examined in vain.
+    fn estimate_portion(&self, portion: usize) -> usize {
+        let most = portion * PORTION_GROWTH;
+        let missing = self.limit - self.numbers.len();
+        let expected = (self.examined * missing).checked_div(self.numbers.len()).unwrap_or(most);
+        (expected + expected / 4).clamp(FIRST_PORTION.min(most), most)
     }
 
     /// The last trajectory of the next portion; `None` if there are fewer.
