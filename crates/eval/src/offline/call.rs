@@ -133,9 +133,12 @@ pub(super) fn describe_violation(problem: &SchemaViolation) -> String {
     }
 }
 
+/// The reason for not judging a call of a tool that the agent does not have and that [`request_names_tool`] finds.
+pub(super) const ORDERED_TOOL: &str = "The agent does not have this tool, and the request names it.";
+
 /// Whether the request names a tool: then the call is what the user ordered. Names of one word are words of the language,
 /// too.
-fn request_names_tool(offline: &OfflineJudge<'_>, tool: &str) -> bool {
+pub(super) fn request_names_tool(offline: &OfflineJudge<'_>, tool: &str) -> bool {
     let is_compound = tool.contains(['_', '-', '.']);
     is_compound && offline.query().is_some_and(|query| contains_name(&query.lower, &tool.to_lowercase()))
 }
@@ -148,7 +151,7 @@ pub(super) fn judge_call_validity(offline: &OfflineJudge<'_>, at: usize) -> Offl
     let exists = check_tool_existence(offline, at);
     if let ToolExistence::Missing(why) = exists {
         return match request_names_tool(offline, &step.tool) {
-            true => OfflineVerdict::cannot_judge("The agent does not have this tool, and the request names it."),
+            true => OfflineVerdict::cannot_judge(ORDERED_TOOL),
             false => OfflineVerdict::bad(CALL_UNKNOWN_TOOL, why, Vec::new()),
         };
     }

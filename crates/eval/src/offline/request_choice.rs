@@ -1,7 +1,7 @@
 //! Judges `request_to_tool` by rules: whether a call without a thought fits what the request names and what is
 //! already known.
 
-use super::call::{ToolExistence, check_tool_existence};
+use super::call::{ORDERED_TOOL, ToolExistence, check_tool_existence, request_names_tool};
 use super::excerpt::quote_excerpt;
 use super::rule_catalog::{REQUEST_OTHER_OBJECT, REQUEST_UNKNOWN_TOOL};
 use super::{OfflineJudge, OfflineVerdict, coding, named_objects};
@@ -18,6 +18,9 @@ pub(super) fn judge_request_choice(offline: &OfflineJudge<'_>, at: usize) -> Off
         return OfflineVerdict::not_applicable("The trace does not hold the request.");
     };
     if let ToolExistence::Missing(why) = check_tool_existence(offline, at) {
+        if request_names_tool(offline, &step.tool) {
+            return OfflineVerdict::cannot_judge(ORDERED_TOOL);
+        }
         // A request to a coding agent does not name tools: a missing tool is a fault of the call.
         if coding::is_coding_agent(offline) {
             return OfflineVerdict::cannot_judge("The tool does not exist; the call validity check reports this.");

@@ -145,8 +145,8 @@ pub(super) fn find_repeats(offline: &OfflineJudge<'_>) -> Vec<Option<usize>> {
         let may_change = failure.is_none() && offline.find_tool(step).is_none_or(|(_, tool)| tool.may_change())
             // A command that failed or was stopped may have done part of its work.
             || failure.is_some() && coding::runs_changing_command(step)
-            // Waiting changes nothing itself, but what is waited for does. After an error that tells the agent to
-            // read a file again, the next read and the next attempt are not repetitions.
+            // Waiting changes nothing itself, but what is waited for does. After an edit that failed, or an error that
+            // demands another look, the next calls are not repetitions.
             || coding::is_waiting_step(step) || coding::excuses_reading(step);
         changes[at + 1] = changes[at] + u32::from(may_change);
         let is_look_at_background = has_background_work && coding::looks_for_progress(step);

@@ -582,7 +582,12 @@ fn errors_must_be_repaired_or_admitted() {
 fn a_tool_that_the_request_names_is_no_invention_of_the_agent() {
     let call =
         || TrajectoryStep { is_error: true, ..step("", "mcp__flow__spawn", json!({}), "No such tool available") };
-    let judged = |query: &str| label(&OfflineJudge::new(&run(query, vec![call()], "It runs.")).call_validity(0));
+    let judged = |query: &str| {
+        let run = run(query, vec![call()], "It runs.");
+        let offline = OfflineJudge::new(&run);
+        assert_eq!(label(&offline.call_validity(0)), label(&offline.request_to_tool(0)));
+        label(&offline.call_validity(0))
+    };
     assert_eq!(judged("Start a worker."), "bad");
     assert_eq!(judged("Start a worker with mcp__flow__spawn."), "cannot");
     assert_eq!(judged("Start a worker with mcp__flow__spawn_all."), "bad");

@@ -18,6 +18,9 @@ pub(super) fn judge_thought_to_tool(offline: &OfflineJudge<'_>, at: usize) -> Of
     let evidence =
         || vec![format!("thought: {}", quote_excerpt(&thought.source)), format!("call: {}", quote_excerpt(&step.tool))];
     if let ToolExistence::Missing(why) = call::check_tool_existence(offline, at) {
+        if call::request_names_tool(offline, &step.tool) {
+            return OfflineVerdict::cannot_judge(call::ORDERED_TOOL);
+        }
         // A coding agent describes its work, not its tools: a missing tool is a fault of the call.
         let is_named = || find_tool_mentions(thought, &step.tool).next().is_some();
         if coding::is_coding_agent(offline) && !is_named() {

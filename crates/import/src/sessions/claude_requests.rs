@@ -93,9 +93,9 @@ pub(crate) fn classify_user_text(text: &str) -> UserLine<'_> {
     if let Some(message) = start.strip_prefix(SESSION_MESSAGE_PREFIX) {
         let message = message.trim();
         let content = message.strip_prefix("<cross-session-message").and_then(|rest| Some(rest.split_once('>')?.1));
-        let content =
-            content.map_or(message, |content| content.trim_end().trim_end_matches("</cross-session-message>"));
-        return UserLine::Request(Cow::Borrowed(content.trim()));
+        let content = content.unwrap_or(message);
+        let inner = content.rsplit_once("</cross-session-message>").map_or(content, |(inner, _)| inner);
+        return UserLine::Request(Cow::Borrowed(inner.trim()));
     }
     let request = strip_elements(text, ADDED_ELEMENTS);
     if request.trim().is_empty() { UserLine::Added } else { UserLine::Request(request) }

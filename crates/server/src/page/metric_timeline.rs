@@ -174,6 +174,8 @@ fn parse_day(name: &'static str, text: Option<&str>) -> Result<Option<i64>, DayR
 pub(super) struct EvaluatorSeries {
     pub(super) title: String,
     pub(super) chart: ResponsiveChart,
+    /// What the values of the table are.
+    pub(super) value_title: &'static str,
     pub(super) rows: Vec<ScorePeriodRow>,
     /// Whether an alert rule watches this evaluator; its threshold is drawn.
     pub(super) has_alarm: bool,
@@ -244,7 +246,7 @@ fn build_evaluator_series(
     let best = build_metric_result(settings, evaluator, &ScoreMoments::default());
     // A mean of rules that only notice mistakes would describe the few cases that they decided. Alert rules compare
     // that mean with their threshold, so their charts keep it.
-    let shows_flags = alerts.is_empty() && gives_only_flags(settings, evaluator);
+    let shows_flags = alerts.is_empty() && best.is_share && gives_only_flags(settings, evaluator);
     let mut points: Vec<TimelinePoint> = Vec::new();
     let (mut table, mut last) = (Vec::new(), None);
     for (at, moments) in &rows {
@@ -287,6 +289,7 @@ fn build_evaluator_series(
     let bands: Vec<ThresholdBand> = alerts.iter().map(|alert| axis.locate_alert(alert)).collect();
     EvaluatorSeries {
         chart: draw_timeline(&points, &bands, &axis.ticks(), drawn, &label),
+        value_title: if shows_flags { "Not flagged" } else { "Score" },
         rows: table,
         has_alarm: !bands.is_empty(),
         title,

@@ -44,7 +44,8 @@ impl TraceScoreCell {
             sums.sum += score.sum;
             sums.failed += score.failed;
             sums.abstained += score.abstained;
-            if sums.label.is_none() || (sums.wrong == 0 && score.wrong > 0) {
+            // A label without a score is that of no verdict that is counted here.
+            if score.scored > 0 && (sums.label.is_none() || (sums.wrong == 0 && score.wrong > 0)) {
                 sums.label.clone_from(&score.label);
             }
             sums.wrong += score.wrong;

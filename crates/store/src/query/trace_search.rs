@@ -14,8 +14,9 @@ use super::trace_conditions::build_trace_conditions;
 use super::trace_list_page::{FIRST_PORTION, MAX_EXAMINED_TRACES, PORTION_GROWTH, TraceListCursor, TraceNumberPage};
 
 /// Trajectories that a search on PostgreSQL examines before it decides whether its words are rare.
-const MIN_SAMPLED_TRAJECTORIES: usize = 300;
-/// Maximum number of matches that are worth sorting. PostgreSQL reads a row for each of them, about 5 us.
+const MIN_SAMPLED_TRAJECTORIES: usize = 1_000;
+/// Maximum number of expected matches that are worth sorting. PostgreSQL reads a row for each of them, about 5 us. Words
+/// that were frequent once and are not any more have more matches than expected; the query's time limit ends those.
 const MAX_SORTED_MATCHES: i128 = 8_000;
 
 /// A page of search results, latest arrival first. A trace is listed once, for the latest of its trajectories that

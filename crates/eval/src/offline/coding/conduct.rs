@@ -141,7 +141,7 @@ fn was_not_run(step: &TrajectoryStep) -> bool {
 }
 
 /// Whether a failed command printed nothing that the agent could act on: a search without matches, or a sandbox that gave no
-/// reason. Trying once more is then the only way to learn more.
+/// reason. Trying again is then the only way to learn more.
 fn printed_nothing(step: &TrajectoryStep) -> bool {
     const STATUS_LINES: [&str; 4] = ["Exit code", "Error: Exit code", "failed in sandbox:", "Process exited with code"];
     let result = step.observation.as_deref().unwrap_or_default();
@@ -152,10 +152,10 @@ fn printed_nothing(step: &TrajectoryStep) -> bool {
     let says_more = |line: &str| {
         let line = line.trim();
         let status = STATUS_LINES.iter().find_map(|status| line.strip_prefix(status));
-        !status
-            .unwrap_or(line)
-            .trim_matches(|letter: char| letter.is_ascii_digit() || letter.is_whitespace())
-            .is_empty()
+        // Only behind a status is a number nothing.
+        let is_code_only =
+            |rest: &str| rest.trim_matches(|letter: char| letter.is_ascii_digit() || letter.is_whitespace()).is_empty();
+        !status.map_or_else(|| line.is_empty(), is_code_only)
     };
     !output.lines().any(says_more)
 }
