@@ -180,6 +180,26 @@ fn rules_that_found_nothing_are_not_called_right() {
 }
 
 #[test]
+fn endings_are_chips_that_lead_to_their_runs() {
+    let mut summary = example::by_rules();
+    let crashed = |at: usize| {
+        let (ordinary, _) = example::ordinary();
+        let mut found = ordinary.findings[at].clone();
+        found.step_index = None;
+        found.verdicts.truncate(1);
+        (found.verdicts[0].evaluator, found.verdicts[0].label) = ("outcome".to_owned(), "crashed".to_owned());
+        found
+    };
+    summary.findings = example::ordinary().0.findings;
+    summary.findings.push(crashed(0));
+    let page = render("endings", &summary, &[]);
+    assert_harmless(&page);
+    let link = format!("href=\"#finding-{}\" class=\"ending wrong\"", summary.findings.len());
+    assert!(page.contains(&link) && page.contains(&format!("id=\"finding-{}\"", summary.findings.len())));
+    insta::assert_snapshot!("endings_outcome", section(&page, "outcome"));
+}
+
+#[test]
 fn a_run_without_a_fault_says_so() {
     let (mut summary, gates) = example::ordinary();
     summary.findings.clear();

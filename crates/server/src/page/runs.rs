@@ -162,6 +162,10 @@ pub(super) async fn render_run_page(
             let at = build_run_trajectory_url(&run.record.run_id, &found.trajectory_id, found.step_index, project);
             shown.href = Some(at.to_string());
         }
+        let findings = &report.findings.all;
+        for run in report.outcome.iter_mut().flat_map(|outcome| &mut outcome.endings).flat_map(|one| &mut one.runs) {
+            run.href = findings[run.finding].href.clone().unwrap_or_default();
+        }
         let tables = whole.tables.iter().map(tables::ReportTableView::from_table).collect();
         Ok(RunPage { frame: PageLayout::new("/runs", looked.project(), &headers), report, tables })
     })

@@ -94,7 +94,7 @@ impl FailureExampleView {
     }
 }
 
-fn shorten_request(request: &str) -> String {
+pub(super) fn shorten_request(request: &str) -> String {
     let line = text::format_display_line(request);
     match line.char_indices().nth(MAX_REQUEST_CHARS) {
         Some((end, _)) => format!("{}…", line[..end].trim_end()),

@@ -14,8 +14,7 @@ use crate::html::number;
 use crate::html::svg::Svg;
 use crate::measured_population;
 use crate::metric_text::{
-    find_outcome, format_calibration, format_coverage, format_flagged_counts, format_outcome_counts, format_rule_flags,
-    format_unjudged_counts,
+    format_calibration, format_coverage, format_flagged_counts, format_rule_flags, format_unjudged_counts,
 };
 use crate::number_text::format_count;
 
@@ -25,8 +24,6 @@ const MAX_LABELS: usize = 8;
 /// The section on metrics; cards and chart have the same order.
 #[derive(Debug)]
 pub struct MetricsView {
-    /// How runs ended, in words; shown above all numbers.
-    pub outcome: Option<String>,
     /// How many trajectories and steps are flagged, in words.
     pub flagged: Option<String>,
     pub cards: Vec<MetricCard>,
@@ -77,7 +74,6 @@ impl MetricsView {
             .collect();
         let rows: Vec<IntervalBar> = all.iter().map(|(metric, _)| build_interval_bar(metric, gates)).collect();
         MetricsView {
-            outcome: find_outcome(summary).map(format_outcome_counts).map(|counts| text::format_display_line(&counts)),
             flagged: format_flagged_counts(summary),
             has_gates: rows.iter().any(|row| row.value.is_some() && !row.bars.is_empty()),
             chart: draw_interval_bars(

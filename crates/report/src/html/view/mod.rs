@@ -6,6 +6,7 @@ mod failure_groups;
 mod findings;
 mod gates;
 pub mod metrics;
+pub mod outcome;
 pub mod tables;
 mod tools;
 
@@ -43,6 +44,8 @@ pub struct ReportView {
     /// Answers for which the judge saw shortened data, as a count with its noun.
     pub shortened: Option<String>,
     pub gates: Vec<gates::GateView>,
+    /// How runs ended; `None` if the run was not judged for it.
+    pub outcome: Option<outcome::OutcomeView>,
     pub metrics: metrics::MetricsView,
     /// Whether any question has a verdict; metrics of the simulator do not count.
     pub is_judged: bool,
@@ -93,6 +96,7 @@ impl ReportView {
             steps: format_count(summary.steps),
             shortened: (summary.shortened > 0).then(|| format_counted_noun(summary.shortened, "answer", "answers")),
             gates: gates.iter().map(gates::GateView::from_result).collect(),
+            outcome: outcome::OutcomeView::from_summary(summary),
             metrics: metrics::MetricsView::from_summary(summary, gates),
             is_judged: (summary.metrics.iter()).any(|metric| metric.denominator > 0 && metric.judge != SIMULATOR_JUDGE),
             is_left_open: summary.metrics.iter().any(|metric| metric.asked_count() > metric.denominator),
