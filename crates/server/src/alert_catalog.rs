@@ -110,7 +110,7 @@ pub(crate) fn check_stored_rule(
     settings: &ReloadableSettings,
     stored: &StoredAlertRule,
 ) -> Result<AlertRule, ServerSettingsError> {
-    let mut rule = check_alert_section(stored.to_section(), &settings.library)?;
+    let mut rule = check_alert_section(stored.to_section(), &settings.library, &settings.rules)?;
     for target in &mut rule.targets {
         *target = match std::mem::replace(target, AlertTarget::Log) {
             AlertTarget::Webhook(url) => AlertTarget::Webhook(url.guarded()),

@@ -55,7 +55,11 @@ mod tests {
             when: when.to_owned(),
             ..AlertSection::default()
         };
-        AlertRule::from_section(section, &[AlertableEvaluator { name: "fit", worst: 0.0, best: 1.0 }]).unwrap()
+        AlertRule::from_section(
+            section,
+            &[AlertableEvaluator { name: "fit", worst: 0.0, best: 1.0, gives_only_flags: false }],
+        )
+        .unwrap()
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! Looks up an evaluator by its name: title, labels, scale of its scores, and confidence intervals on that scale.
 //! Stored verdicts may name evaluators whose rubric was removed since, so every lookup has a fallback.
 
-use gradus_eval::evaluator::{Evaluator, OFFLINE_JUDGE, RULES_JUDGE};
+use gradus_eval::evaluator::{Evaluator, GAVE_UP, OFFLINE_JUDGE, OUTCOME, RULES_JUDGE};
 use gradus_eval::evaluator_selection::find_rule_evaluator;
-use gradus_eval::report::MetricResult;
 use gradus_eval::scale::ScoreScale;
 use gradus_stats::interval::{ClusterSums, ConfidenceInterval, clustered_interval_from_sums};
 use gradus_store::ScoreMoments;
 
+use crate::grading_rule::is_flagging_evaluator;
 use crate::settings::ReloadableSettings;
 use gradus_report::html::text;
 
@@ -42,6 +42,15 @@ pub(crate) fn find_evaluator_labels(settings: &ReloadableSettings, evaluator: &s
     scores.map(|(label, score)| (label.to_owned(), score)).collect()
 }
 
+/// Returns the labels that a person can give to a verdict: those of the evaluator with their scores, best first, and
+/// those without a score. Empty if the evaluator is unknown.
+pub(crate) fn find_answer_labels(settings: &ReloadableSettings, evaluator: &str) -> Vec<(String, Option<f64>)> {
+    let scored = find_evaluator_labels(settings, evaluator).into_iter().map(|(label, score)| (label, Some(score)));
+    // A rubric of the same name has its own labels.
+    let has_unscored = evaluator == OUTCOME && settings.library.find(OUTCOME).is_none();
+    scored.chain(has_unscored.then(|| (GAVE_UP.to_owned(), None))).collect()
+}
+
 /// Returns the evaluator, if every grading rule that has it answers it by rules and not by a model. Stored verdicts
 /// may be of an earlier configuration.
 pub(crate) fn find_rules_evaluator<'s>(settings: &'s ReloadableSettings, evaluator: &str) -> Option<&'s Evaluator> {
@@ -53,11 +62,7 @@ pub(crate) fn find_rules_evaluator<'s>(settings: &'s ReloadableSettings, evaluat
 
 /// Whether the evaluator is answered by rules that notice mistakes and confirm nothing.
 pub(crate) fn gives_only_flags(settings: &ReloadableSettings, evaluator: &str) -> bool {
-    find_rules_evaluator(settings, evaluator).is_some_and(|known| {
-        let metric =
-            MetricResult { name: known.name.to_string(), judge: known.judge.to_string(), ..MetricResult::default() };
-        metric.is_from_flagging_rules()
-    })
+    find_rules_evaluator(settings, evaluator).is_some_and(is_flagging_evaluator)
 }
 
 /// Returns the scale of an evaluator; `None` if no rubric and no rule has it any more.

@@ -10,6 +10,7 @@ use gradus_eval::evaluator_selection::select_evaluators;
 use gradus_eval::judge::ModelJudge;
 use gradus_eval::judge_selection::{JudgeChoice, JudgeConfig};
 use gradus_eval::prompt::ToolTexts;
+use gradus_eval::report::MetricResult;
 use gradus_eval::rubric::RubricLibrary;
 use gradus_eval::tool_file;
 
@@ -83,6 +84,33 @@ pub(crate) fn build_grading_rules(
         rules.push(rule);
     }
     Ok(rules)
+}
+
+/// Whether the evaluator is answered by rules that notice mistakes and confirm nothing.
+pub(crate) fn is_flagging_evaluator(evaluator: &Evaluator) -> bool {
+    let (name, judge) = (evaluator.name.to_string(), evaluator.judge.to_string());
+    MetricResult { name, judge, ..MetricResult::default() }.is_from_flagging_rules()
+}
+
+/// Finds the evaluators of a name in the rules that grade the projects of a pattern; `None` matches every project.
+pub(crate) fn find_evaluators_for_projects<'r>(
+    rules: &'r [GradingRule],
+    evaluator: &str,
+    projects: Option<&str>,
+) -> Vec<&'r Evaluator> {
+    let projects = projects.unwrap_or("*");
+    let mut found = Vec::new();
+    for rule in rules {
+        let pattern = rule.project.as_deref().unwrap_or("*");
+        if project_pattern::may_overlap(pattern, projects) {
+            found.extend(rule.evaluators.iter().filter(|known| &*known.name == evaluator));
+            // Later rules grade none of the projects.
+            if pattern == "*" || !project_pattern::may_match_several(projects) {
+                break;
+            }
+        }
+    }
+    found
 }
 
 impl GradingRule {

@@ -19,6 +19,15 @@ pub(crate) fn matches_every_project(pattern: Option<&str>) -> bool {
     pattern.is_none_or(|pattern| pattern == "*")
 }
 
+/// Whether there may be a project that both patterns match.
+pub(crate) fn may_overlap(one: &str, other: &str) -> bool {
+    match (one.strip_suffix('*'), other.strip_suffix('*')) {
+        (Some(one), Some(other)) => one.starts_with(other) || other.starts_with(one),
+        (Some(_), None) => is_project_match(one, other),
+        (None, _) => is_project_match(other, one),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -35,6 +44,8 @@ mod tests {
         );
         assert!(is_project_match("shop", "shop") && is_project_match("a*b", "a*b"));
         assert!(may_match_several("*") && !may_match_several("a*b"));
+        assert!(may_overlap("shop-*", "shop*") && may_overlap("shop", "s*") && may_overlap("s*", "shop"));
+        assert!(!may_overlap("shop-*", "web*") && !may_overlap("shop", "web") && !may_overlap("shop-*", "shop"));
         assert!(matches_every_project(None) && matches_every_project(Some("*")) && !matches_every_project(Some("a*")));
     }
 }

@@ -23,7 +23,9 @@ use gradus_store::{NodeRow, RetentionPolicy, StoreLocation};
 use super::client_address::IpNetwork;
 use super::connection::ConnectionTimeouts;
 use super::connections::ConnectionLimits;
-use super::grading_rule::{GradingRule, GradingRuleError, build_grading_rules};
+use super::grading_rule::{
+    GradingRule, GradingRuleError, build_grading_rules, find_evaluators_for_projects, is_flagging_evaluator,
+};
 use super::queries::QueryLimits;
 use crate::alert;
 use crate::live_calibration::LiveCalibrations;
@@ -151,6 +153,10 @@ pub enum ServerSettingsError {
         "alert {alert:?}: when: {evaluator} judges whole trajectories, not steps; write 'at least' and a number of trajectories"
     )]
     AlertCountsSteps { alert: String, evaluator: String },
+    #[error(
+        "alert {alert:?}: project: a model judges {evaluator} in some of its projects, and rules that give only flags in others, so there is no common score; write an alert for each"
+    )]
+    AlertMixesJudges { alert: String, evaluator: String },
     /// An `[[alert]]` table is wrong; the message names the alert.
     #[error(transparent)]
     Alert(Box<dyn Error + Send + Sync>),
@@ -350,9 +356,10 @@ impl ReloadableSettings {
     /// misspelt evaluator would never fire.
     fn from_config(config: &ServerConfig) -> Result<ReloadableSettings, ServerSettingsError> {
         let library = rubric_library(&config.rubrics).map_err(|error| ServerSettingsError::Rubrics(error.into()))?;
+        let rules = build_grading_rules(config, &library)?;
         let mut alerts: Vec<alert::AlertRule> = Vec::new();
         for section in &config.alerts {
-            let rule = check_alert_section(section.clone(), &library)?;
+            let rule = check_alert_section(section.clone(), &library, &rules)?;
             // The store keys the state of an alert by its name.
             if alerts.iter().any(|known| known.name == rule.name) {
                 return Err(ServerSettingsError::DuplicateAlert { name: rule.name });
@@ -360,7 +367,7 @@ impl ReloadableSettings {
             alerts.push(rule);
         }
         Ok(ReloadableSettings {
-            rules: build_grading_rules(config, &library)?,
+            rules,
             alerts,
             redaction: Redaction::from_sections(&config.serve.redact)?,
             retention: parse_retention_policy(&config.serve)?,
@@ -373,15 +380,30 @@ impl ReloadableSettings {
     }
 }
 
-/// Checks an alert against the rubrics. The caller checks that its name is unique.
+/// Checks an alert against the rubrics and the grading rules. The caller checks that its name is unique.
 pub(super) fn check_alert_section(
     section: alert::AlertSection,
     library: &RubricLibrary,
+    rules: &[GradingRule],
 ) -> Result<alert::AlertRule, ServerSettingsError> {
     let rule_evaluators: Vec<Evaluator> = RULE_EVALUATORS.iter().map(|make| make()).collect();
-    let known = list_alertable_evaluators(library, &rule_evaluators);
+    let mut known = list_alertable_evaluators(library, &rule_evaluators);
+    let judged_by = |name: &str| find_evaluators_for_projects(rules, name, section.project.as_deref());
+    for evaluator in &mut known {
+        evaluator.gives_only_flags = judged_by(evaluator.name).into_iter().any(is_flagging_evaluator);
+    }
+    let mixed: Vec<&str> = known
+        .iter()
+        .filter(|known| known.gives_only_flags && !judged_by(known.name).into_iter().all(is_flagging_evaluator))
+        .map(|known| known.name)
+        .collect();
     let rule =
         alert::AlertRule::from_section(section, &known).map_err(|error| ServerSettingsError::Alert(error.into()))?;
+    if let alert::AlertMetric::Evaluator { name, .. } = &rule.condition.subject
+        && mixed.contains(&name.as_str())
+    {
+        return Err(ServerSettingsError::AlertMixesJudges { evaluator: name.clone(), alert: rule.name });
+    }
     match find_trajectory_evaluator(&rule.condition, library) {
         Some(evaluator) => {
             Err(ServerSettingsError::AlertCountsSteps { evaluator: evaluator.to_owned(), alert: rule.name })
@@ -408,14 +430,14 @@ impl ReloadableSettings {
 }
 
 /// Lists the evaluators that alert conditions may name, with the scale of their scores: all rubrics, and the
-/// evaluators that are rules only.
+/// evaluators that are rules only. How they are judged is left open.
 fn list_alertable_evaluators<'e>(
     library: &'e RubricLibrary,
     rule_evaluators: &'e [Evaluator],
 ) -> Vec<alert::AlertableEvaluator<'e>> {
     fn describe<'e>(name: &'e str, labels: &RubricLabels) -> alert::AlertableEvaluator<'e> {
         let ScoreScale { worst, best } = labels.scale();
-        alert::AlertableEvaluator { name, worst, best }
+        alert::AlertableEvaluator { name, worst, best, gives_only_flags: false }
     }
     let rubrics = library.iter().map(|rubric| describe(&rubric.name, &rubric.labels));
     rubrics.chain(rule_evaluators.iter().map(|known| describe(&known.name, &known.labels))).collect()
@@ -513,6 +535,10 @@ mod tests {
             ServerSettingsError::AlertCountsSteps {
                 alert: "short paths".to_owned(),
                 evaluator: "sequence_optimality".to_owned(),
+            },
+            ServerSettingsError::AlertMixesJudges {
+                alert: "tool choice".to_owned(),
+                evaluator: "thought_to_tool".to_owned(),
             },
             ServerSettingsError::Alert("alert \"n\": project".into()),
             ServerSettingsError::Rubrics("mine/tone.md: the prompt is empty".into()),

@@ -61,6 +61,55 @@ fn a_rule_is_made_changed_muted_exported_and_deleted() {
 }
 
 #[test]
+fn an_alert_on_rules_that_only_give_flags_measures_the_share_without_a_flag() {
+    let lab = Lab::new();
+    let server = lab.serve();
+    for (name, when) in [("flags", "thought_to_tool < 0.8 over 1h"), ("decided", "call_validity < 1 over 1h")] {
+        assert_eq!(ask(&server, "POST", "/api/v1/alert-rules", &json!({"name": name, "when": when})).status, 201);
+    }
+    // One flag among judged steps is no reason for an alert at 0.8.
+    for number in 1..=10_u128 {
+        server.export(&Visit::new(number).export("p"));
+    }
+    server.assembled();
+    let decided = server.json("/api/v1/metrics?evaluator=thought_to_tool")["items"][0].clone();
+    let text = eventually("measured", || {
+        let text = server.get("/alerts").text();
+        text.contains("of 10 steps").then_some(text)
+    });
+    assert!(decided["abstained"].as_u64().unwrap() > 0, "{decided}");
+    let row =
+        |name: &str| text.split("<tr>").find(|row| row.contains(&format!("<bdi>{name}</bdi>"))).unwrap().to_owned();
+    let flags = row("flags");
+    assert!(flags.contains("share of judged cases without a flag") && flags.contains("<b>1.000</b>"), "{flags}");
+    assert!(flags.contains("not firing") && row("decided").contains("mean score of decided cases"), "{text}");
+}
+
+#[test]
+fn an_alert_on_two_kinds_of_judges_is_refused() {
+    let rules = "[[rule]]\nname = \"by model\"\nproject = \"shop\"\njudge = \"openai/gpt-4o\"\n\
+                 base_url = \"http://127.0.0.1:9/v1\"\n[[rule]]\nname = \"by rules\"\n";
+    let lab = Lab::with("", rules);
+    let server = lab.serve();
+    let create = |name: &str, project: Option<&str>, when: &str| {
+        let body = json!({"name": name, "project": project, "when": when});
+        let reply = ask(&server, "POST", "/api/v1/alert-rules", &body);
+        (reply.status, reply.text())
+    };
+    let when = "thought_to_tool < 0.8 over 1h";
+    let (status, text) = create("both", None, when);
+    assert!(status == 422 && text.contains("there is no common score"), "{text}");
+    for (name, project, when) in [
+        ("of the model", Some("shop"), when),
+        ("of the rules", Some("web*"), when),
+        ("facts", None, "call_validity < 1 over 1h"),
+    ] {
+        let (status, text) = create(name, project, when);
+        assert_eq!(status, 201, "{name}: {text}");
+    }
+}
+
+#[test]
 fn what_the_page_may_not_do_is_refused() {
     let lab = Lab::with("", FILE);
     let server = lab.serve();

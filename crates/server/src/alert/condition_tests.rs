@@ -6,13 +6,13 @@ use super::*;
 use crate::alert::LatencyPercentile;
 
 const EVALUATORS: [AlertableEvaluator<'_>; 3] = [
-    AlertableEvaluator { name: "thought_to_tool", worst: 0.0, best: 1.0 },
-    AlertableEvaluator { name: "query_to_thought", worst: 0.0, best: 1.0 },
-    AlertableEvaluator { name: "helpful", worst: 1.0, best: 5.0 },
+    AlertableEvaluator { name: "thought_to_tool", worst: 0.0, best: 1.0, gives_only_flags: false },
+    AlertableEvaluator { name: "query_to_thought", worst: 0.0, best: 1.0, gives_only_flags: false },
+    AlertableEvaluator { name: "helpful", worst: 1.0, best: 5.0, gives_only_flags: false },
 ];
 
 fn thought_to_tool() -> AlertMetric {
-    AlertMetric::Evaluator { name: "thought_to_tool".to_owned(), worst: 0.0, best: 1.0 }
+    AlertMetric::Evaluator { name: "thought_to_tool".to_owned(), worst: 0.0, best: 1.0, gives_only_flags: false }
 }
 
 fn read(text: &str) -> AlertCondition {
@@ -112,7 +112,7 @@ fn every_example_is_right() {
 fn condition() -> impl Strategy<Value = AlertCondition> {
     let subject = prop_oneof![
         Just(thought_to_tool()),
-        Just(AlertMetric::Evaluator { name: "helpful".to_owned(), worst: 1.0, best: 5.0 }),
+        Just(AlertMetric::Evaluator { name: "helpful".to_owned(), worst: 1.0, best: 5.0, gives_only_flags: false }),
         Just(AlertMetric::FailureRate),
         Just(AlertMetric::CostPerHour),
         Just(AlertMetric::Latency(LatencyPercentile::P90)),

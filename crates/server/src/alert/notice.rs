@@ -214,9 +214,11 @@ pub(super) mod tests {
             when: "thought_to_tool < 0.8 over 1h".to_owned(),
             ..AlertSection::default()
         };
-        let rule =
-            AlertRule::from_section(section, &[AlertableEvaluator { name: "thought_to_tool", worst: 0.0, best: 1.0 }])
-                .expect("a rule");
+        let rule = AlertRule::from_section(
+            section,
+            &[AlertableEvaluator { name: "thought_to_tool", worst: 0.0, best: 1.0, gives_only_flags: false }],
+        )
+        .expect("a rule");
         let since = Timestamp::from_second(1_700_000_000).expect("a time");
         let mut notice = AlertNotice::new(&rule, NoticeKind::Fired, measured, since, since);
         notice.add_examples(examples.into_iter());

@@ -265,9 +265,12 @@ mod tests {
 
     fn read(toml: &str) -> Result<AlertRule, String> {
         let section = toml::from_str(toml).map_err(|error| error.message().to_owned())?;
-        let shares = AlertableEvaluator { name: "thought_to_tool", worst: 0.0, best: 1.0 };
-        AlertRule::from_section(section, &[shares, AlertableEvaluator { name: "helpful", worst: 1.0, best: 5.0 }])
-            .map_err(|error| error.to_string())
+        let shares = AlertableEvaluator { name: "thought_to_tool", worst: 0.0, best: 1.0, gives_only_flags: false };
+        AlertRule::from_section(
+            section,
+            &[shares, AlertableEvaluator { name: "helpful", worst: 1.0, best: 5.0, gives_only_flags: false }],
+        )
+        .map_err(|error| error.to_string())
     }
 
     fn clears_at(when: &str) -> f64 {

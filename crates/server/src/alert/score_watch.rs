@@ -26,6 +26,9 @@ pub struct ScoreWatch {
     pub cursor: i64,
     worst: f64,
     best: f64,
+    /// Whether cases without a flag count as the best score. Earlier versions counted none of them.
+    #[serde(default)]
+    counts_unflagged: bool,
     monitor: ScoreMonitor,
 }
 
@@ -33,7 +36,7 @@ impl ScoreWatch {
     /// `None` if the rule watches no score, or a threshold at the end of the scale: a single score beyond the end
     /// proves that.
     pub fn new(rule: &AlertRule, cursor: i64) -> Option<ScoreWatch> {
-        let AlertMetric::Evaluator { worst, best, .. } = rule.condition.subject else { return None };
+        let AlertMetric::Evaluator { worst, best, gives_only_flags, .. } = rule.condition.subject else { return None };
         let bar = rule.condition.bar?;
         let settings = MonitorSettings {
             bar: (bar.threshold - worst) / (best - worst),
@@ -43,12 +46,15 @@ impl ScoreWatch {
         };
         let monitor = ScoreMonitor::new(settings).ok()?;
         let (condition, project) = (rule.condition.to_string(), rule.project.clone());
-        Some(ScoreWatch { condition, project, cursor, worst, best, monitor })
+        Some(ScoreWatch { condition, project, cursor, worst, best, counts_unflagged: gives_only_flags, monitor })
     }
 
     /// Whether the watch was started for the present version of this rule.
     pub fn is_for_rule(&self, rule: &AlertRule) -> bool {
-        self.condition == rule.condition.to_string() && self.project == rule.project
+        let counts_unflagged = matches!(rule.condition.subject, AlertMetric::Evaluator { gives_only_flags: true, .. });
+        self.condition == rule.condition.to_string()
+            && self.project == rule.project
+            && self.counts_unflagged == counts_unflagged
     }
 
     /// Adds the mean score of the next trajectory. A score outside of the scale comes from an earlier version of the
@@ -89,9 +95,12 @@ mod tests {
             cool_down: Some("1s".to_owned()),
             ..AlertSection::default()
         };
-        let shares = AlertableEvaluator { name: "fit", worst: 0.0, best: 1.0 };
-        AlertRule::from_section(section, &[shares, AlertableEvaluator { name: "helpful", worst: 1.0, best: 5.0 }])
-            .unwrap()
+        let shares = AlertableEvaluator { name: "fit", worst: 0.0, best: 1.0, gives_only_flags: false };
+        AlertRule::from_section(
+            section,
+            &[shares, AlertableEvaluator { name: "helpful", worst: 1.0, best: 5.0, gives_only_flags: false }],
+        )
+        .unwrap()
     }
 
     /// Looks after every trajectory of a stream whose scores are 1 with a probability, with the mean of the last 50 as

@@ -12,9 +12,11 @@ struct Watch {
 impl Watch {
     fn new(when: &str) -> Watch {
         let section = AlertSection { name: "n".to_owned(), when: when.to_owned(), ..AlertSection::default() };
-        let rule =
-            AlertRule::from_section(section, &[AlertableEvaluator { name: "thought_to_tool", worst: 0.0, best: 1.0 }])
-                .expect("a rule");
+        let rule = AlertRule::from_section(
+            section,
+            &[AlertableEvaluator { name: "thought_to_tool", worst: 0.0, best: 1.0, gives_only_flags: false }],
+        )
+        .expect("a rule");
         Watch { rule, state: AlertState::default() }
     }
 

@@ -81,7 +81,7 @@ mod tests {
         }
         let text = export_rules_toml(&[rule.clone(), StoredAlertRule { name: "n".to_owned(), ..rule.clone() }]);
         let tables: Tables = toml::from_str(&text).expect("TOML");
-        let known = [AlertableEvaluator { name: "fit", worst: 0.0, best: 1.0 }];
+        let known = [AlertableEvaluator { name: "fit", worst: 0.0, best: 1.0, gives_only_flags: false }];
         let read = |section| AlertRule::from_section(section, &known).expect("a rule");
         assert_eq!(tables.alert.len(), 2);
         assert_eq!(read(tables.alert[0].clone()), read(rule.to_section()));

@@ -4,19 +4,22 @@ use std::fmt;
 
 use super::name_suggestion::find_nearest_name;
 
-/// An evaluator that can be watched, with the range of the scores of its labels.
+/// An evaluator that can be watched, with the range of the scores of its labels. `gives_only_flags` says that rules judge
+/// it that notice mistakes and decide nothing else.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AlertableEvaluator<'e> {
     pub name: &'e str,
     pub worst: f64,
     pub best: f64,
+    pub gives_only_flags: bool,
 }
 
 /// The left-hand side of a condition.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AlertMetric {
-    /// Mean score of an evaluator. `worst` and `best` bound its values.
-    Evaluator { name: String, worst: f64, best: f64 },
+    /// Mean score of the decided cases of an evaluator. `worst` and `best` bound its values. A case that rules with
+    /// `gives_only_flags` did not flag counts as `best`: a mean of their flags alone would be `worst` whatever happens.
+    Evaluator { name: String, worst: f64, best: f64, gives_only_flags: bool },
     /// Share of questions that the judge could not answer.
     FailureRate,
     /// Share of trajectories that ended in an error.
@@ -108,8 +111,9 @@ impl AlertMetric {
     pub(super) fn from_name(name: &str, evaluators: &[AlertableEvaluator<'_>]) -> Option<AlertMetric> {
         let built_in = BUILT_IN_METRICS.iter().find(|(known, _)| *known == name).map(|(_, subject)| subject.clone());
         let evaluator = || {
-            let AlertableEvaluator { worst, best, .. } = *evaluators.iter().find(|known| known.name == name)?;
-            Some(AlertMetric::Evaluator { name: name.to_owned(), worst, best })
+            let known = evaluators.iter().find(|known| known.name == name)?;
+            let AlertableEvaluator { worst, best, gives_only_flags, .. } = *known;
+            Some(AlertMetric::Evaluator { name: name.to_owned(), worst, best, gives_only_flags })
         };
         built_in.or_else(evaluator)
     }
@@ -163,7 +167,7 @@ impl AlertMetric {
     /// A valid condition on this metric, for error messages.
     pub(super) fn example_condition(&self) -> String {
         match self {
-            AlertMetric::Evaluator { name, worst, best } => {
+            AlertMetric::Evaluator { name, worst, best, .. } => {
                 let threshold = round_to_nine_decimals(worst + 0.8 * (best - worst));
                 format!("{name} < {threshold} over 1h, at least 30 steps")
             }
@@ -280,7 +284,8 @@ mod tests {
 
     #[test]
     fn an_evaluator_has_the_scale_of_its_labels() {
-        let graded = AlertMetric::Evaluator { name: "helpful".to_owned(), worst: -1.0, best: 5.0 };
+        let graded =
+            AlertMetric::Evaluator { name: "helpful".to_owned(), worst: -1.0, best: 5.0, gives_only_flags: false };
         assert_eq!(["4.5", "-0.5", "5"].map(|text| graded.parse_threshold(text)), [Some(4.5), Some(-0.5), Some(5.0)]);
         for wrong in ["5.1", "-2", "80%", "--1", "-", "1e0"] {
             assert_eq!(graded.parse_threshold(wrong), None, "{wrong}");

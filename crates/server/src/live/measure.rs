@@ -52,14 +52,17 @@ pub(super) fn measure_condition(
 ) -> Result<Option<AlertMeasurement>, StoreError> {
     let of = |value: f64, count: u64| Some(AlertMeasurement { value, count, ..AlertMeasurement::default() });
     Ok(match &condition.subject {
-        AlertMetric::Evaluator { name, .. } => {
+        AlertMetric::Evaluator { name, best, gives_only_flags, .. } => {
             let sums = sum_score_moments(store, windows, Some(name))?;
+            let unflagged = if *gives_only_flags { sums.abstained } else { 0 };
+            let cases = sums.scored + unflagged;
             // The minimum sample may be given in steps or in trajectories.
             let count = match condition.min_sample.and_then(|min_sample| min_sample.unit) {
+                Some(SampleUnit::Trajectories) if *gives_only_flags => sums.trajectories.min(cases),
                 Some(SampleUnit::Trajectories) => sums.scored_trajectories,
-                _ => sums.scored,
+                _ => cases,
             };
-            if sums.scored > 0 { of(sums.sum / sums.scored as f64, count as u64) } else { None }
+            if cases > 0 { of((sums.sum + best * unflagged as f64) / cases as f64, count as u64) } else { None }
         }
         AlertMetric::FailureRate => {
             let sums = sum_score_moments(store, windows, None)?;
@@ -226,24 +229,35 @@ mod tests {
     }
 
     fn store_at(projects: &[(&str, u32)], start_ns: i64) -> (tempfile::TempDir, Store) {
+        store_with(projects, start_ns, outcome)
+    }
+
+    fn outcome(step: u32) -> OutcomeRecord {
+        OutcomeRecord {
+            evaluator: "fit".to_owned(),
+            step: Some(step),
+            kind: if step > 0 { RecordedKind::Scored } else { RecordedKind::NotApplicable },
+            label: None,
+            score: (step > 0).then_some(f64::from(step)),
+            is_wrong: false,
+            tool: String::new(),
+            run: String::new(),
+            line: "{}".to_owned(),
+            failure_group: None,
+        }
+    }
+
+    fn store_with(
+        projects: &[(&str, u32)],
+        start_ns: i64,
+        outcome: impl Fn(u32) -> OutcomeRecord,
+    ) -> (tempfile::TempDir, Store) {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
         for ((project, steps), trace) in projects.iter().zip(1..) {
             let mut chunk = TraceChunk::new(TraceId(trace), (*project).into(), BlockSignal::Spans, b"");
             chunk.spans.push(SpanKey { span_id: SpanId(1), digest: 1, has_ended: true, is_error: false });
             store.ingest(vec![chunk], 1).unwrap().wait().unwrap();
-            let outcome = |step: u32| OutcomeRecord {
-                evaluator: "fit".to_owned(),
-                step: Some(step),
-                kind: if step > 0 { RecordedKind::Scored } else { RecordedKind::NotApplicable },
-                label: None,
-                score: (step > 0).then_some(f64::from(step)),
-                is_wrong: false,
-                tool: String::new(),
-                run: String::new(),
-                line: "{}".to_owned(),
-                failure_group: None,
-            };
             let record = TrajectoryRecord {
                 trajectory_id: (*project).to_owned(),
                 trace_id: TraceId(trace),
@@ -251,7 +265,7 @@ mod tests {
                 end_ns: start_ns + 1_000_000_000,
                 steps: *steps,
                 tools: vec!["look".to_owned()],
-                outcomes: (0..=*steps).map(outcome).collect(),
+                outcomes: (0..=*steps).map(&outcome).collect(),
                 ..TrajectoryRecord::default()
             };
             let trace_group = store.trace(TraceId(trace)).unwrap().unwrap().trace_group;
@@ -268,8 +282,11 @@ mod tests {
             when: when.to_owned(),
             ..AlertSection::default()
         };
-        let rule =
-            AlertRule::from_section(section, &[AlertableEvaluator { name: "fit", worst: 0.0, best: 5.0 }]).unwrap();
+        let rule = AlertRule::from_section(
+            section,
+            &[AlertableEvaluator { name: "fit", worst: 0.0, best: 5.0, gives_only_flags: false }],
+        )
+        .unwrap();
         let windows = build_rule_windows(store, &rule, now_ns()).unwrap();
         let measured = measure_condition(store, &rule.condition, &windows, now_ns()).unwrap();
         let examples = load_alert_examples(store, &rule.condition, &[], &windows, 3).unwrap();
@@ -288,6 +305,36 @@ mod tests {
         assert_eq!(look(&store, Some("shop-*"), "fit < 0.5 over 1h").1, ["shop-b", "shop-a", "shop-a"]);
         assert_eq!(look(&store, Some("shop-*"), "error_rate > 0.5 over 1h").0, Some((0.0, 2)));
         assert_eq!(look(&store, Some("shop-*"), "latency_p50 > 9s over 1h").0.unwrap().1, 2);
+    }
+
+    #[test]
+    fn flags_are_a_share_of_what_was_judged() {
+        // Each of the first steps is flagged; of the others no rule fired, and one question does not apply.
+        let (_folder, store) = store_with(&[("a", 3), ("b", 7)], now_ns() - 1_000_000_000, |step| OutcomeRecord {
+            kind: match step {
+                0 => RecordedKind::NotApplicable,
+                1 => RecordedKind::Scored,
+                _ => RecordedKind::Abstained,
+            },
+            score: (step == 1).then_some(0.0),
+            is_wrong: step == 1,
+            ..outcome(step)
+        });
+        let measure = |gives_only_flags: bool, unit: &str| {
+            let evaluator = AlertableEvaluator { name: "fit", worst: 0.0, best: 1.0, gives_only_flags };
+            let when = format!("fit < 0.5 over 1h, at least 3 {unit}");
+            let section = AlertSection { name: "n".to_owned(), when, ..AlertSection::default() };
+            let rule = AlertRule::from_section(section, &[evaluator]).unwrap();
+            let windows = build_rule_windows(&store, &rule, now_ns()).unwrap();
+            let measured = measure_condition(&store, &rule.condition, &windows, now_ns()).unwrap().unwrap();
+            let undecided = gives_only_flags.then_some(1.0);
+            let (scores, _) = store.scores_after("fit", undecided, &windows, 0, now_ns()).unwrap();
+            (measured.value, measured.count, scores)
+        };
+        // The mean of what was decided says nothing: it is 0 from the first flag on.
+        assert_eq!(measure(false, "steps"), (0.0, 2, vec![0.0, 0.0]));
+        assert_eq!(measure(true, "steps"), (0.8, 10, vec![2.0 / 3.0, 6.0 / 7.0]));
+        assert_eq!(measure(true, "trajectories").1, 2);
     }
 
     #[test]

@@ -99,8 +99,12 @@ fn evaluate_alert_rule(
     let windows = measure::build_rule_windows(store, rule, now)?;
     let mut measured = measure::measure_condition(store, &rule.condition, &windows, now)?;
     let mut watch = load_score_watch(server, rule, &windows)?;
-    if let (Some(watch), AlertMetric::Evaluator { name, .. }) = (&mut watch, &rule.condition.subject) {
-        let (scores, cursor) = store.scores_after(name, &windows, watch.cursor, now.saturating_sub(MAX_WAIT_NS))?;
+    if let (Some(watch), AlertMetric::Evaluator { name, best, gives_only_flags, .. }) =
+        (&mut watch, &rule.condition.subject)
+    {
+        let undecided = gives_only_flags.then_some(*best);
+        let waiting_since = now.saturating_sub(MAX_WAIT_NS);
+        let (scores, cursor) = store.scores_after(name, undecided, &windows, watch.cursor, waiting_since)?;
         scores.into_iter().for_each(|score| watch.add(score));
         watch.cursor = cursor;
         if let Some(measured) = &mut measured {

@@ -70,6 +70,8 @@ struct AlertRuleRow {
     muted_until: Option<String>,
     project: String,
     condition: String,
+    /// What the value of an evaluator is.
+    measures: Option<&'static str>,
     /// The value at which the alert is over, with its unit.
     clears: Option<String>,
     now: AlertMeasurementView,
@@ -220,6 +222,13 @@ impl AlertRuleRow {
             muted_until: listed.mute().and_then(|mute| mute.until_ns).map(format_timestamp),
             project: text::format_display_line(rule.project.as_deref().unwrap_or("all")),
             condition: text::format_display_line(&rule.condition.to_string()),
+            measures: match &rule.condition.subject {
+                AlertMetric::Evaluator { gives_only_flags: true, .. } => {
+                    Some("share of judged cases without a flag: its rules only notice mistakes")
+                }
+                AlertMetric::Evaluator { .. } => Some("mean score of decided cases; undecided ones do not count"),
+                _ => None,
+            },
             clears: rule.clears_at().map(|value| rule.condition.subject.format_value(value)),
             now: AlertMeasurementView::for_rule(rule, server.alert_measurements.find_for_rule(rule)),
             is_firing: state["state"] == "firing",

@@ -244,9 +244,9 @@ fn build_evaluator_series(
     let axis = PeriodAxis::for_rows(&rows, period, time, now_ns);
     // A metric without scores still tells whether the scores are shares.
     let best = build_metric_result(settings, evaluator, &ScoreMoments::default());
-    // A mean of rules that only notice mistakes would describe the few cases that they decided. Alert rules compare
-    // that mean with their threshold, so their charts keep it.
-    let shows_flags = alerts.is_empty() && best.is_share && gives_only_flags(settings, evaluator);
+    // A mean of rules that only notice mistakes would describe the few cases that they decided. Alerts compare the
+    // share without a flag, too.
+    let shows_flags = best.is_share && gives_only_flags(settings, evaluator);
     let mut points: Vec<TimelinePoint> = Vec::new();
     let (mut table, mut last) = (Vec::new(), None);
     for (at, moments) in &rows {

@@ -58,12 +58,14 @@ impl Store {
     }
 
     /// Returns the mean score of each trajectory after a number, in the order in which they were stored, and the
-    /// number to continue from. Trajectories without a score are left out. A trajectory that has waited for its judge
+    /// number to continue from. A case that the judge could not decide counts as `undecided`, if that is given.
+    /// Trajectories without a score are left out. A trajectory that has waited for its judge
     /// only since `waiting_since_ns` or later ends the list, so that it is read later; one that has waited longer is
     /// skipped. Of the windows, only the projects are used.
     pub fn scores_after(
         &self,
         evaluator: &str,
+        undecided: Option<f64>,
         windows: &[TrajectoryWindow],
         after: i64,
         waiting_since_ns: i64,
@@ -80,7 +82,9 @@ impl Store {
         let mut cursor = after.min(last);
         let mut trajectories = sql.prepare_cached(NEW_TRAJECTORIES)?;
         let mut mean = sql.prepare_cached(
-            "SELECT avg(score) FROM outcome WHERE trajectory = ? AND evaluator = ? AND kind = 0 AND score IS NOT NULL",
+            "SELECT avg(CASE WHEN kind = 0 THEN coalesce(score, CAST(?3 AS DOUBLE PRECISION)) \
+             ELSE CAST(?3 AS DOUBLE PRECISION) END) \
+             FROM outcome WHERE trajectory = ?1 AND evaluator = ?2 AND kind IN (0, 3)",
         )?;
         let mut rows = trajectories.query(params![cursor, MAX_NEW_TRAJECTORIES])?;
         let mut scores = Vec::new();
@@ -91,7 +95,7 @@ impl Store {
             }
             cursor = trajectory;
             if is_all || projects.contains(&project) {
-                let score: Option<f64> = mean.query_row(params![trajectory, evaluator], |row| row.get(0))?;
+                let score: Option<f64> = mean.query_row(params![trajectory, evaluator, undecided], |row| row.get(0))?;
                 scores.extend(score);
             }
         }
