@@ -9,7 +9,7 @@ use super::store_failure::to_archive_error;
 use crate::annotation_limits::check_annotation_size;
 use crate::caller::RequestCaller;
 use crate::clock::now_ns;
-use crate::evaluators::find_evaluator_labels;
+use crate::evaluators::find_answer_labels;
 use crate::state::ServerState;
 
 /// The name of labellers on a server without keys.
@@ -93,9 +93,9 @@ fn find_score(
     new: &NewRunLabel,
     verdict: Option<&OutcomeLine>,
 ) -> Result<Option<f64>, ArchiveError> {
-    let known = find_evaluator_labels(&server.reloadable(), &new.evaluator);
+    let known = find_answer_labels(&server.reloadable(), &new.evaluator);
     if let Some((_, score)) = known.iter().find(|(label, _)| *label == new.label) {
-        return Ok(Some(*score));
+        return Ok(*score);
     }
     match verdict {
         Some(verdict) if verdict.label.as_deref() == Some(&new.label) => Ok(verdict.score),

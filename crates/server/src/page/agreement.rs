@@ -18,7 +18,7 @@ use super::display_text::format_timestamp;
 use super::loaded_trace;
 use super::render::{self, PageError, PageQuery};
 use super::{PageLayout, SelectOption, build_project_options};
-use crate::evaluators::{find_evaluator_labels, find_evaluator_title, format_verdict_subject};
+use crate::evaluators::{find_answer_labels, find_evaluator_title, format_verdict_subject};
 use crate::http_error::ApiError;
 use crate::page::label_authors::KeyNameSet;
 use crate::settings::ReloadableSettings;
@@ -155,7 +155,7 @@ impl DimensionAgreement {
             })
             .collect();
         let people: BTreeSet<&str> = rows.iter().map(|row| identify_labeler(row)).collect();
-        let own = find_evaluator_labels(settings, evaluator).into_iter().map(|(label, _)| label).collect();
+        let own = find_answer_labels(settings, evaluator).into_iter().map(|(label, _)| label).collect();
         DimensionAgreement::from_pairs(find_evaluator_title(settings, evaluator), own, &pairs, people.len())
     }
 

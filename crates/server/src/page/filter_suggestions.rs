@@ -3,7 +3,7 @@
 use gradus_report::html::text;
 use gradus_store::{MetricFilter, NameKind};
 
-use crate::evaluators::find_evaluator_labels;
+use crate::evaluators::find_answer_labels;
 use crate::http_error::ApiError;
 use crate::state::ServerState;
 
@@ -32,7 +32,7 @@ impl FilterSuggestions {
         evaluators.dedup();
         evaluators.truncate(MAX_SUGGESTIONS);
         let labels = evaluators.iter().flat_map(|name| {
-            let labels = find_evaluator_labels(&settings, name);
+            let labels = find_answer_labels(&settings, name);
             labels.into_iter().map(move |(label, _)| format!("{name}={label}"))
         });
         let labels = labels.take(2 * MAX_SUGGESTIONS).collect();

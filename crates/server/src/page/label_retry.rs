@@ -15,7 +15,7 @@ use super::label_form::LabelForm;
 use super::render::{PageError, respond_with_status};
 use super::review_item::ReviewItemView;
 use super::review_query::ReviewQuery;
-use crate::evaluators::find_evaluator_labels;
+use crate::evaluators::find_answer_labels;
 use crate::http_error::{ApiError, run_large_query};
 use crate::state::ServerState;
 
@@ -65,7 +65,7 @@ fn load_item(server: &ServerState, label: LabelForm) -> Result<Option<ReviewItem
     let Some(mut item) = ReviewItemView::load_for_review(server, &choice, &found)? else { return Ok(None) };
     let draw = label.draw.filter(|draw| !draw.is_empty());
     if draw.is_some() {
-        let labels = find_evaluator_labels(&server.reloadable(), &label.evaluator);
+        let labels = find_answer_labels(&server.reloadable(), &label.evaluator);
         item.hide_verdict(labels.into_iter().map(|(label, _)| label).collect());
     }
     let back = parse_own_path(label.back.as_deref()).unwrap_or("/review").to_owned();

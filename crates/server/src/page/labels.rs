@@ -123,7 +123,7 @@ impl LabelForm {
                 "The verdict changed after you opened the page, so the label was not stored. Look at it again.",
             ));
         }
-        let known = evaluators::find_evaluator_labels(&server.reloadable(), &self.evaluator);
+        let known = evaluators::find_answer_labels(&server.reloadable(), &self.evaluator);
         let label = match self.label.as_str() {
             // An evaluator without a rubric and a rule has no known labels, so the person writes one.
             "" if known.is_empty() => self.other.as_deref().unwrap_or_default().trim(),
@@ -132,7 +132,7 @@ impl LabelForm {
         // The score of the label on the scale of the rubric. The label of the verdict is accepted even if the rubric
         // does not have it any more: agreeing must always be possible.
         let score = match known.iter().find(|(known, _)| known == label) {
-            Some((_, score)) => Some(*score),
+            Some((_, score)) => *score,
             None if verdict.label.as_deref() == Some(label) => verdict.score,
             None if self.draw.as_deref().is_some_and(|draw| !draw.is_empty()) && label == UNDECIDED_LABEL => None,
             None if known.is_empty() && (1..=MAX_WRITTEN_NAME_BYTES).contains(&label.len()) => None,

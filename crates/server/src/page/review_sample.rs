@@ -13,6 +13,7 @@ use super::review_item::{QueuePosition, ReviewItemView};
 use super::review_query::ReviewQuery;
 use super::verdict::VerdictDetailView;
 use crate::clock::now_ns;
+use crate::evaluators::find_answer_labels;
 use crate::http_error::ApiError;
 use crate::state::ServerState;
 
@@ -120,7 +121,8 @@ fn load_sampled_item(
         Err(error) if error.status() == StatusCode::NOT_FOUND => return Ok(None),
         Err(error) => return Err(error),
     };
-    item.hide_verdict(sample.evaluator.labels.iter().map(|(label, _)| label.clone()).collect());
+    let labels = find_answer_labels(&server.reloadable(), &sample.evaluator.name);
+    item.hide_verdict(labels.into_iter().map(|(label, _)| label).collect());
     item.skip = here.clone().with("after", Some(&(position + 1).to_string())).to_string();
     if let Some(form) = &mut item.verdict.labelling {
         form.draw = Some(format!("{} {}", sample.draw(), choice.project.as_deref().unwrap_or_default()));

@@ -9,7 +9,7 @@ use gradus_store::AnnotationRecord;
 use super::address::PageUrl;
 use super::display_text::format_timestamp;
 use super::rubric_addresses::build_rubric_url;
-use crate::evaluators::{find_evaluator_labels, find_evaluator_title};
+use crate::evaluators::{find_answer_labels, find_evaluator_title};
 use crate::page::address::format_step_anchor;
 use crate::page::label_authors::LabelAuthor;
 use crate::recorded_verdict::RecordedVerdict;
@@ -132,7 +132,7 @@ impl VerdictDetailView {
         here: &PageUrl,
     ) -> VerdictDetailView {
         let RecordedVerdict { at_ns, is_wrong, line } = given;
-        let known = find_evaluator_labels(settings, &line.evaluator);
+        let known = find_answer_labels(settings, &line.evaluator);
         let is_rules = matches!(&*line.judge, OFFLINE_JUDGE | RULES_JUDGE);
         let class = match line.outcome {
             OutcomeKind::Scored if *is_wrong => "fail",
