@@ -40,6 +40,17 @@ def a_queue_with_undo(browser):
     assert position(page) == [1, count, count] and labels_of(page, "undo-ann") == []
     assert page.locator("[data-review] .badge").first.inner_text() == shown
     expect(page.locator("[data-note]")).to_have_value("a note")
+    # A note that no address takes comes back whole, and the page can be loaded again.
+    note = "a long note, " * 300
+    page.locator("[data-note]").fill(note)
+    with page.expect_navigation():
+        page.locator("[data-key=y]").click()
+    with page.expect_navigation():
+        page.get_by_role("button", name="Undo").click()
+    expect(page.locator("[data-note]")).to_have_value(note)
+    expect(page).to_have_url(re.compile("/review\\?"))
+    page.reload()
+    assert position(page) == [1, count, count] and labels_of(page, "undo-ann") == []
     # Steps before the one under review are there, and open to their texts.
     page.goto(URL + "/review?project=shop&evaluator=call_validity&which=wrong")
     earlier = page.get_by_role("region", name="Earlier steps").locator("details")

@@ -112,7 +112,7 @@ pub(super) async fn authorize_request(State(guard): State<Arc<AuthGuard>>, reque
 /// Answers a CORS preflight request of a configured origin. Browsers cache it for ten minutes.
 fn answer_preflight() -> Response {
     let headers = [
-        (header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, PUT, DELETE")),
+        (header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE")),
         (
             header::ACCESS_CONTROL_ALLOW_HEADERS,
             HeaderValue::from_static(

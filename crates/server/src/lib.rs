@@ -25,6 +25,7 @@ mod demo_traces;
 mod derived_checks;
 mod ephemeral;
 mod evaluators;
+mod failure_group_notes;
 mod grading_rule;
 mod http_error;
 mod identity_key;

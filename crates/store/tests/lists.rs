@@ -162,6 +162,33 @@ fn the_review_of_a_group_shows_its_verdicts_only() {
     assert_eq!((walk("repeated", Some("none")), walk("none", None)), (own(&[]), own(&[])));
 }
 
+#[test]
+fn a_review_can_be_of_a_period_and_of_names() {
+    let lab = two_versions();
+    let walk = |filter: ReviewFilter| {
+        let filter = ReviewFilter { only_wrong: true, ..filter };
+        let (mut found, mut after) = (Vec::new(), None);
+        while let Some(item) = lab.store.next_verdict(&filter, after.as_ref()).unwrap().0 {
+            found.push(format!("{} {}", item.trajectory_id, item.place.step));
+            after = Some(item.place);
+        }
+        let progress = lab.store.review_progress(&filter, None).unwrap();
+        assert_eq!(progress.verdicts, found.len() as u64);
+        found
+    };
+    for group in [None, Some("missing".to_owned())] {
+        let filter =
+            || ReviewFilter { failure_group: group.clone(), evaluator: Some("fit".into()), ..Default::default() };
+        let late = walk(ReviewFilter { from_ns: Some(300), ..filter() });
+        assert!(!late.is_empty() && late.iter().all(|found| found.starts_with("t3 ")), "{late:?}");
+        assert_eq!(walk(ReviewFilter { to_ns: Some(300), ..filter() }), ["t2 1"]);
+        assert_eq!(walk(ReviewFilter { from_ns: Some(201), to_ns: Some(300), ..filter() }), Vec::<String>::new());
+        assert_eq!(walk(ReviewFilter { version: Some("1.9".into()), ..filter() }), ["t2 1"]);
+        assert_eq!(walk(ReviewFilter { agent: Some("nobody".into()), ..filter() }), Vec::<String>::new());
+        assert_eq!(walk(ReviewFilter { model: Some("none".into()), ..filter() }), Vec::<String>::new());
+    }
+}
+
 /// Three sessions in two projects, and a run without a session. The times of `talk` and `late` overlap.
 fn conversations() -> Lab {
     let lab = Lab::new();

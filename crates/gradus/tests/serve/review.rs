@@ -3,7 +3,7 @@
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
-use crate::lab::{Reply, Server, json_lines};
+use crate::lab::{Reply, Server, eventually, json_lines};
 use crate::pages::{filled, page, post};
 use crate::spans::trace_id;
 
@@ -71,6 +71,50 @@ fn a_queue_says_where_its_verdict_stands_and_a_label_can_be_taken_back() {
     assert!(again.contains("Verdict <b>1 of 3</b> · 3 left") && again.contains("value=\"as typed\""), "{again}");
     assert_eq!(hidden_fields(&again, "/labels"), hidden_fields(&first, "/labels"));
     assert_eq!(post_as(&server, "/labels/undo", &fields, ANN).status, 404, "it is gone");
+}
+
+#[test]
+fn undo_restores_the_whole_note() {
+    let (_lab, server) = filled();
+    let queue = "/review?evaluator=call_validity";
+    let first = page_for(&server, queue, ANN);
+    // Longer than what an address takes.
+    let note = format!("{} <end>", "the tool has no such parameter, é. ".repeat(200));
+    let encoded = utf8_percent_encode(&note, NON_ALPHANUMERIC);
+    let fields = format!("{}&label=correct&note={encoded}&author=ann", hidden_fields(&first, "/labels"));
+    let stored = post(&server, "/labels", &fields);
+    let next = page_for(&server, stored.header("location").unwrap(), ANN);
+    let undone = post_as(&server, "/labels/undo", &hidden_fields(&next, "/labels/undo"), ANN);
+    let text = undone.text();
+    assert_eq!((undone.status, labels(&server).len()), (200, 0), "{text}");
+    let escaped = note.replace('<', "&#60;").replace('>', "&#62;");
+    assert!(text.contains(&format!("name=\"note\" value=\"{escaped}\"")), "{text}");
+    // It is the page of the queue, with its verdict and its address.
+    assert!(text.contains("Verdict <b>1 of 3</b> · 3 left"), "{text}");
+    assert!(text.contains(&format!("data-address=\"{}&#38;at=", queue.replace('&', "&#38;"))), "{text}");
+    assert_eq!(hidden_fields(&text, "/labels"), hidden_fields(&first, "/labels"));
+}
+
+#[test]
+fn how_a_run_ended_can_be_answered_with_every_label_of_the_evaluator() {
+    let (_lab, server) = filled();
+    for queue in ["/review?evaluator=outcome", "/review?evaluator=outcome&which=sample"] {
+        // A sample has the verdicts before the present second.
+        let text = eventually("a verdict", || {
+            Some(page_for(&server, queue, ANN)).filter(|text| text.contains("action=\"/labels\""))
+        });
+        for label in ["asked_user", "crashed", "limit_reached", "no_answer", "gave_up"] {
+            assert!(text.contains(&format!("name=\"label\" value=\"{label}\"")), "{label} in {queue}: {text}");
+        }
+    }
+    let text = page_for(&server, "/review?evaluator=outcome", ANN);
+    label(&server, &text, "gave_up");
+    let stored = server.json("/api/v1/annotations?name=outcome")["items"][0].clone();
+    assert_eq!((&stored["label"], &stored["score"]), (&json!("gave_up"), &Value::Null));
+    let agreement = page(&server, "/agreement");
+    assert!(agreement.contains("<bdi>gave_up</bdi>"), "{agreement}");
+    let other = post(&server, "/labels", &format!("{}&label=odd&author=ann", hidden_fields(&text, "/labels")));
+    assert_eq!(other.status, 400, "{}", other.text());
 }
 
 #[test]

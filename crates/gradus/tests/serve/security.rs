@@ -212,6 +212,7 @@ fn every_answer_has_its_headers_and_none_opens_it_to_others() {
     assert_eq!(allowed.status, 204);
     assert_eq!(allowed.header("access-control-allow-origin"), Some("https://page.example"));
     assert!(allowed.header("access-control-allow-headers").unwrap().contains("authorization"));
+    assert!(allowed.header("access-control-allow-methods").unwrap().contains("PATCH"));
     assert_eq!(preflight("https://evil.example").status, 401);
     let asked = with_key(&server, "GET", "/api/v1/projects", &key).header("origin", "https://page.example").send();
     assert_eq!((asked.status, asked.header("access-control-allow-origin")), (200, Some("https://page.example")));

@@ -191,11 +191,155 @@ fn the_verdicts_of_a_group_are_reviewed_alone_and_its_dataset_states_its_checks(
     assert_eq!(alone["examples"].as_array().unwrap().len() as u64, group["trajectories"].as_u64().unwrap());
     assert_eq!(server.get("/api/v1/failure-groups/nonsense").status, 404);
     let text = page(&server, &format!("/groups/{key}"));
-    assert!(text.contains(&format!("/review?group={key}")) && text.contains("without checks"), "{text}");
+    assert!(text.contains(&format!("&#38;group={key}\">Review these")) && text.contains("without checks"), "{text}");
     let review = page(&server, &format!("/review?group={key}"));
     assert!(review.contains("Only verdicts of the failure group"), "{review}");
     let items = json_lines(server.get(&format!("/api/v1/failure-groups/{key}/dataset")).text().as_bytes());
     assert_eq!(items[0]["metadata"]["checks"], "none");
+}
+
+/// What its definition list says under a name.
+fn fact<'t>(text: &'t str, name: &str) -> &'t str {
+    let found = text.split(&format!("<dt>{name}</dt>")).nth(1).unwrap_or_else(|| panic!("{name} in {text}"));
+    found.split("</dd>").next().unwrap()
+}
+
+#[test]
+fn a_group_has_the_same_runs_in_its_row_on_its_page_and_in_the_review() {
+    let (_lab, server) = two_versions();
+    let bad = |trace: u128, seconds_ago: u64| Visit {
+        arguments: json!({"file": 1}).to_string(),
+        start_ns: now_ns() - seconds_ago * SECOND_NS,
+        ..Visit::new(trace)
+    };
+    const DAY_S: u64 = 86_400;
+    // One of another project, one before the period and one in the period before.
+    server.export(&bad(21, 30).export("other"));
+    server.export(&bad(22, 40 * DAY_S).export("shop"));
+    server.export(&bad(23, 9 * DAY_S).export("shop"));
+    server.assembled();
+    let verdicts = |link: &str| {
+        let text = page(&server, link);
+        let of = text.split("Verdict <b>").nth(1).unwrap_or_else(|| panic!("{link}: {text}"));
+        of.split("</b>").next().unwrap().rsplit(' ').next().unwrap().to_owned()
+    };
+    for (home, runs, all, queue) in [
+        ("/?project=shop", "2", "8", "2"),
+        ("/?project=shop&version=2.3.0", "2", "4", "2"),
+        ("/?project=shop&range=all", "4", "10", "4"),
+        ("/", "3", "9", "3"),
+    ] {
+        let text = page(&server, home);
+        let row = text.split("<tr>").find(|row| row.contains("Call validity: ")).unwrap();
+        assert!(row.contains(&format!(">{runs}</a></td><td data-label=\"Share\"")), "{home}: {row}");
+        assert_eq!(verdicts(&find_link(row, "/review?")), queue, "{home}");
+        // Equal requests are one item.
+        let dataset = json_lines(server.get(&find_link(row, "/api/v1/failure-groups/")).text().as_bytes());
+        assert_eq!(dataset.len().to_string(), runs, "{home}");
+        // All that the row shows.
+        let group = page(&server, &find_link(row, "/groups/"));
+        let group = group.split("<main").nth(1).unwrap();
+        assert!(fact(group, "Runs").contains(&format!(">{runs}</a> of {all}")), "{home}: {group}");
+        let cell =
+            |name: &str| row.split(&format!("data-label=\"{name}\"")).nth(1).unwrap().split("</td>").next().unwrap();
+        let inner = |text: &str| text.split_once('>').unwrap().1.to_owned();
+        assert_eq!(inner(fact(group, "Share")), inner(cell("Share")), "{home}");
+        if !cell("Before").contains("\"></span>") {
+            assert_eq!(inner(fact(group, "Before")), inner(cell("Before")), "{home}");
+        }
+        assert_eq!(inner(fact(group, "Versions")), inner(cell("Versions")), "{home}");
+        assert_eq!(inner(fact(group, "Worst example")), inner(cell("Worst example")), "{home}");
+        assert_eq!(inner(fact(group, "First seen, at any time")), inner(cell("First seen")), "{home}");
+        for link in ["/review?", "/traces?", "/api/v1/failure-groups/"] {
+            assert_eq!(find_link(group, link), find_link(row, link), "{home}");
+        }
+        assert!(group.contains("All stored runs with it</dt><dd><bdi>5</bdi>"), "{group}");
+    }
+    // The queue keeps its limits from verdict to verdict, names them, and lets each be removed.
+    let home = page(&server, "/?project=shop&version=2.3.0");
+    let row = home.split("<tr>").find(|row| row.contains("Call validity: ")).unwrap();
+    let queue = page(&server, &find_link(row, "/review?"));
+    for name in ["version", "from", "group"] {
+        assert!(queue.contains(&format!("<input type=\"hidden\" name=\"{name}\" value=\"")), "{name}: {queue}");
+    }
+    assert!(queue.contains("aria-label=\"Remove version 2.3.0\"") && queue.contains("aria-label=\"Remove from 20"));
+    let back = queue.split("name=\"back\" value=\"").nth(1).unwrap().split('"').next().unwrap();
+    assert!(back.contains("version=2.3.0") && back.contains("&#38;from=20") && back.contains("&#38;group="), "{back}");
+    let wrong = server.request("GET", "/review?from=soon").header("accept", "text/html").send();
+    assert_eq!(wrong.status, 400);
+    // A group without a run in the time leads to those that it has.
+    let key = find_link(row, "/groups/").split(['/', '?']).nth(2).unwrap().to_owned();
+    let none = page(&server, &format!("/groups/{key}?project=none"));
+    assert!(fact(&none, "Runs").contains(">0</a> of 0") && none.contains("Show all stored runs with it"), "{none}");
+    assert_eq!(server.get(&format!("/api/v1/failure-groups/{key}/dataset?project=none")).status, 404);
+}
+
+#[test]
+fn programs_name_and_mute_failure_groups() {
+    let (_lab, server) = two_versions();
+    let key = server.json("/api/v1/failure-groups")["items"][0]["key"].as_str().unwrap().to_owned();
+    let path = format!("/api/v1/failure-groups/{key}");
+    let change = |body: serde_json::Value| server.request("PATCH", &path).json(&body).send();
+    assert_eq!(change(json!({"name": "Old client", "note": "ann looks", "muted": true})).status, 204);
+    let known = |group: &serde_json::Value| (group["name"].clone(), group["note"].clone(), group["muted"].clone());
+    assert_eq!(known(&server.json(&path)), (json!("Old client"), json!("ann looks"), json!(true)));
+    assert!(server.json("/api/v1/failure-groups")["items"].as_array().unwrap().iter().all(|one| one["key"] != key));
+    // What is not named stays, and an empty text removes.
+    assert_eq!(change(json!({"note": "", "muted": false})).status, 204);
+    assert_eq!(known(&server.json(&path)), (json!("Old client"), json!(null), json!(false)));
+    assert!(page(&server, "/").contains("<bdi>Old client</bdi>"));
+    for (body, status) in [
+        (json!({"name": "x".repeat(121)}), 400),
+        (json!({"note": "x".repeat(2_001)}), 400),
+        (json!({"title": "x"}), 400),
+        (json!({"muted": "yes"}), 400),
+    ] {
+        assert_eq!(change(body.clone()).status, status, "{body}");
+    }
+    assert_eq!(server.request("PATCH", "/api/v1/failure-groups/none").json(&json!({"name": "x"})).send().status, 404);
+    // As for the form of the page, a key needs the scope admin.
+    let lab = Lab::with("require_key = true", "");
+    let scopes = [("read", 403), ("ingest", 403), ("admin", 404)];
+    let keys = scopes.map(|(scope, _)| lab.run(&["keys", "add", scope, "--scopes", scope]).exits_with(0).out);
+    let server = lab.serve();
+    for ((scope, status), key) in scopes.into_iter().zip(keys) {
+        let bearer = format!("Bearer {}", key.trim());
+        let request = server.request("PATCH", "/api/v1/failure-groups/none").json(&json!({"name": scope}));
+        assert_eq!(request.header("authorization", &bearer).send().status, status, "{scope}");
+    }
+}
+
+#[test]
+fn a_group_form_that_is_refused_keeps_what_was_typed() {
+    let (_lab, server) = two_versions();
+    let key = server.json("/api/v1/failure-groups")["items"][0]["key"].as_str().unwrap().to_owned();
+    let group = format!("/groups/{key}?project=shop");
+    // Browsers count a line break as one character and send two.
+    let lines = "a%0D%0A".repeat(1_000);
+    assert_eq!(post(&server, &group, &format!("name=&note={lines}")).status, 303);
+    let note = server.json(&format!("/api/v1/failure-groups/{key}"))["note"].as_str().unwrap().to_owned();
+    assert_eq!(note, "a\n".repeat(1_000).trim());
+    let refused = post(&server, &group, &format!("name=Wrong+file&note={}", "n".repeat(2_001)));
+    let text = refused.text();
+    assert_eq!(refused.status, 400, "{text}");
+    assert!(text.contains("role=\"alert\">The note has 2001 characters; at most 2000 are kept."), "{text}");
+    assert!(text.contains("value=\"Wrong file\"") && text.contains(&format!(">{}</textarea>", "n".repeat(2_001))));
+    // Without a page for its form, the text is there to copy.
+    let gone = post(&server, "/groups/gone", "name=Wrong+file&note=keep+%3Cthis%3E");
+    let text = gone.text();
+    assert!(gone.status == 404 && text.contains("no such failure group"), "{text}");
+    assert!(
+        text.contains("readonly>Wrong file</textarea>") && text.contains("readonly>keep &#60;this&#62;</textarea>")
+    );
+    // The script stays on the page and gets the reason as JSON.
+    let send = |path: &str, fields: &str| {
+        let origin = format!("http://{}", server.http);
+        let request = server.request("POST", path).header("origin", &origin).header("accept", "application/json");
+        request.header("content-type", "application/x-www-form-urlencoded").body(fields.as_bytes()).send()
+    };
+    let refused = send(&group, &format!("name={}", "n".repeat(121)));
+    assert_eq!((refused.status, refused.json()["error"].is_string()), (400, true));
+    assert_eq!(send(&group, "name=Wrong+file").json(), json!({"next": group}));
 }
 
 #[test]

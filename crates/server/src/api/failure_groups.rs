@@ -4,15 +4,19 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use axum::Json;
+use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use gradus_store::{FailureGroupOptions, FailureGroupRow, FailureTrajectoryRow, MetricFilter};
+use gradus_store::{FailureGroupNote, FailureGroupOptions, FailureGroupRow, FailureTrajectoryRow, MetricFilter};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::derived_checks::{DerivedChecks, derive_checks};
+use crate::failure_group_notes::annotate_failure_group;
 use crate::http_error::{ApiError, ApiQuery, run_large_query, run_short_query};
+use crate::receive;
 use crate::state::ServerState;
 use crate::time_text as time;
 
@@ -22,6 +26,8 @@ const MAX_GROUPS: usize = 200;
 const MAX_ITEMS: usize = 1_000;
 /// Maximum number of trajectories of a group in one response.
 const MAX_EXAMPLES: usize = 200;
+/// Maximum size of a request body: a note, with every character escaped.
+const MAX_CHANGE_BYTES: usize = 32 << 10;
 /// Maximum size of a dataset. A request can be a whole document.
 const MAX_DATASET_BYTES: usize = 8 << 20;
 
@@ -129,6 +135,32 @@ pub(super) async fn list_failure_groups(
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
+pub(super) struct GroupDatasetParams {
+    project: Option<String>,
+    agent: Option<String>,
+    version: Option<String>,
+    model: Option<String>,
+    /// Trajectories that began at or after this time.
+    from: Option<String>,
+    /// Trajectories that began before this time.
+    to: Option<String>,
+}
+
+/// What to change about a failure group. A field that is absent or null stays as it is.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FailureGroupChange {
+    /// At most 120 characters; an empty text removes the name.
+    name: Option<String>,
+    /// At most 2,000 characters; an empty text removes the note.
+    note: Option<String>,
+    /// A muted group is not on the overview.
+    muted: Option<bool>,
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct GroupExampleParams {
     /// At most 200 [default: 20].
     limit: Option<usize>,
@@ -158,28 +190,56 @@ pub(super) async fn get_failure_group(
         let options = FailureGroupOptions { before_ns: None, with_muted: true, key: Some(&key), limit: 1 };
         let groups = server.store.failure_groups(&MetricFilter::default(), options)?.groups;
         let group = groups.into_iter().next().ok_or_else(|| ApiError::not_found("there is no such failure group"))?;
-        let examples = server.store.failure_trajectories(&key, limit)?;
+        let examples = server.store.failure_trajectories(&MetricFilter::default(), &key, limit)?;
         let examples = examples.into_iter().map(FailureExampleItem::from_row).collect();
         Ok(Json(FailureGroupDetails { group: FailureGroupItem::from_row(group), examples }))
     })
     .await
 }
 
+/// Names or mutes a failure group, or gives it a note. Needs the scope admin.
+#[utoipa::path(patch, path = "/api/v1/failure-groups/{key}", tag = "metrics", request_body = FailureGroupChange,
+    params(("key" = String, Path, description = "The key of the group")),
+    responses((status = 204), (status = 400, body = crate::http_error::ErrorBody),
+        (status = 404, body = crate::http_error::ErrorBody)))]
+pub(super) async fn change_failure_group(
+    State(server): State<Arc<ServerState>>,
+    Path(key): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<StatusCode, ApiError> {
+    let (change, _lease) =
+        receive::read_small_json::<FailureGroupChange>(&server, &headers, body, MAX_CHANGE_BYTES).await?;
+    let note = FailureGroupNote { name: change.name, note: change.note, is_muted: change.muted };
+    annotate_failure_group(&server, key, note).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
 /// The requests of the runs of a group, as a dataset for `gradus experiment`; at most 1,000 and 8 MB, the latest. Items
 /// have a check only where one follows for certain: no call of a tool that does not exist, and any answer for runs that
 /// ended without one. `metadata.checks` says so.
 #[utoipa::path(get, path = "/api/v1/failure-groups/{key}/dataset", tag = "metrics",
-    params(("key" = String, Path, description = "The key of the group")),
+    params(("key" = String, Path, description = "The key of the group"), GroupDatasetParams),
     responses((status = 200, body = String, content_type = "application/jsonl"),
         (status = 404, body = crate::http_error::ErrorBody)))]
 pub(super) async fn download_group_dataset(
     State(server): State<Arc<ServerState>>,
     Path(key): Path<String>,
+    ApiQuery(params): ApiQuery<GroupDatasetParams>,
 ) -> Result<Response, ApiError> {
+    let filter = MetricFilter {
+        project: params.project,
+        agent: params.agent,
+        version: params.version,
+        model: params.model,
+        from_ns: time::parse_rfc3339("from", params.from.as_deref())?,
+        to_ns: time::parse_rfc3339("to", params.to.as_deref())?,
+        ..MetricFilter::default()
+    };
     let lines = run_large_query(&server, move |server| {
-        let examples = server.store.failure_trajectories(&key, MAX_ITEMS)?;
+        let examples = server.store.failure_trajectories(&filter, &key, MAX_ITEMS)?;
         if examples.is_empty() {
-            return Err(ApiError::not_found("there is no such failure group, or none of its runs is stored any more"));
+            return Err(ApiError::not_found("there is no such failure group, or no stored run of the filter has it"));
         }
         let options = FailureGroupOptions { before_ns: None, with_muted: true, key: Some(&key), limit: 1 };
         let group = server.store.failure_groups(&MetricFilter::default(), options)?.groups.into_iter().next();

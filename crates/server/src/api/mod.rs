@@ -55,7 +55,7 @@ pub(super) fn build_api_routes() -> Router<Arc<ServerState>> {
         .routes(routes!(spans::export_project_otlp))
         .routes(routes!(metrics::list_metrics))
         .routes(routes!(failure_groups::list_failure_groups))
-        .routes(routes!(failure_groups::get_failure_group))
+        .routes(routes!(failure_groups::get_failure_group, failure_groups::change_failure_group))
         .routes(routes!(failure_groups::download_group_dataset))
         .routes(routes!(versions::list_versions))
         .routes(routes!(runs::list_runs))

@@ -38,6 +38,11 @@ impl PageUrl {
         other.with(name, value)
     }
 
+    /// Returns the same parameters on another path, which has to be encoded already.
+    pub(super) fn with_path(&self, path: impl Into<String>) -> PageUrl {
+        PageUrl { path: path.into(), ..self.clone() }
+    }
+
     /// `fragment` is written as it is; an empty one is left out.
     pub(super) fn with_fragment(mut self, fragment: impl Into<String>) -> PageUrl {
         self.fragment = fragment.into();

@@ -1,33 +1,19 @@
-//! Failure groups: what goes wrong, how often, since when. The list is part of the overview; each group has a page of
-//! its own, where people name it, mute it, and write a note.
+//! The failure groups of the overview: what goes wrong, how often, since when. `failure_group` is the page of one group.
 
-use std::sync::Arc;
-
-use askama::Template;
-use axum::Extension;
-use axum::body::Body;
-use axum::extract::{Path, State};
-use axum::http::header::LOCATION;
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
-use axum::response::{IntoResponse, Response};
 use gradus_report::failure_list::find_example_value;
 use gradus_report::html::number::{self, format_count, format_counted_noun};
 use gradus_report::html::text;
 use gradus_stats::interval::hit_share_interval;
 use gradus_store::{
-    FailureGroupList, FailureGroupNote, FailureGroupOptions, FailureGroupRow, FailureTrajectoryRow, MetricFilter,
+    FailureGroupList, FailureGroupOptions, FailureGroupRow, FailureTrajectoryRow, MetricFilter, Store, TrajectoryUsage,
 };
-use serde::Deserialize;
 
 use super::address::{PageUrl, encode_path_segment};
 use super::display_text::format_timestamp;
-use super::render::{self, PageError};
-use super::{PageLayout, form, loaded_trace};
-use crate::caller::{RequestCaller, RequiredScope};
-use crate::clock::now_ns;
-use crate::derived_checks::derive_checks;
+use super::loaded_trace;
+use super::metric_timeline::OverviewTimeRange;
 use crate::evaluators::find_evaluator_title;
-use crate::http_error::{ApiError, run_short_query};
+use crate::http_error::ApiError;
 use crate::recorded_verdict::load_verdicts;
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
@@ -35,11 +21,6 @@ use crate::state::ServerState;
 /// Maximum number of groups on the overview, and if all are requested.
 pub(super) const MAX_LISTED_GROUPS: usize = 10;
 pub(super) const MAX_ALL_GROUPS: usize = 500;
-/// Maximum number of trajectories on the page of a group.
-const MAX_EXAMPLES: usize = 20;
-/// Maximum number of characters of a name and of a note.
-const MAX_NAME_CHARS: usize = 120;
-const MAX_NOTE_CHARS: usize = 2_000;
 
 /// The list on the overview.
 pub(super) struct FailureGroupTable {
@@ -70,9 +51,9 @@ pub(super) struct FailureGroupView {
     pub(super) example: Option<FailureExampleView>,
     /// URL of all traces of the group.
     pub(super) traces: String,
-    /// URL of the review queue with its verdicts only.
+    /// URL of the review queue with its verdicts only, of the same runs.
     pub(super) review: String,
-    /// Downloads its requests.
+    /// Downloads the requests of the same runs.
     pub(super) dataset: String,
 }
 
@@ -97,14 +78,45 @@ pub(super) struct PeriodTotals {
     pub(super) before: Option<u64>,
 }
 
+/// The runs that groups are counted in.
+pub(super) struct FailureGroupScope {
+    pub(super) totals: PeriodTotals,
+    pub(super) from_ns: Option<i64>,
+    /// URL of the list of traces with the same filter.
+    pub(super) traces: PageUrl,
+    /// URL of the overview with the same filter.
+    pub(super) overview: PageUrl,
+}
+
+impl PeriodTotals {
+    /// `usage` is that of the selected time.
+    pub(super) fn load(
+        store: &Store,
+        filter: &MetricFilter,
+        time: &OverviewTimeRange,
+        usage: &[(i64, TrajectoryUsage)],
+    ) -> Result<PeriodTotals, ApiError> {
+        let before = match (time.before_ns, time.from_ns) {
+            (Some(before), Some(from)) => {
+                let before = MetricFilter { from_ns: Some(before), to_ns: Some(from), ..filter.clone() };
+                Some(count_trajectories(&store.usage_periods(&before, time.period_ns)?.rows))
+            }
+            _ => None,
+        };
+        Ok(PeriodTotals { now: count_trajectories(usage), before })
+    }
+}
+
+pub(super) fn count_trajectories(usage: &[(i64, TrajectoryUsage)]) -> u64 {
+    u64::try_from(usage.iter().map(|(_, usage)| usage.trajectories).sum::<i64>()).unwrap_or(0)
+}
+
 impl FailureGroupTable {
-    /// `traces` is the URL of the list of traces with the same filter; `find_value` gives the example value of a group.
+    /// `find_value` gives the example value of a group.
     pub(super) fn new(
         settings: &ReloadableSettings,
         list: &FailureGroupList,
-        totals: PeriodTotals,
-        from_ns: Option<i64>,
-        traces: &PageUrl,
+        scope: &FailureGroupScope,
         all: Option<String>,
         find_value: impl Fn(&FailureGroupRow) -> Option<String>,
     ) -> FailureGroupTable {
@@ -124,7 +136,7 @@ impl FailureGroupTable {
                 .map(|(at, row)| FailureGroupView {
                     // Each reads the verdicts of a run.
                     value: if at < MAX_LISTED_GROUPS { find_value(row) } else { None },
-                    ..FailureGroupView::new(settings, row, totals, from_ns, traces)
+                    ..FailureGroupView::new(settings, row, scope)
                 })
                 .collect(),
             all: all.filter(|_| !parts.is_empty()),
@@ -134,14 +146,15 @@ impl FailureGroupTable {
 }
 
 impl FailureGroupView {
-    fn new(
+    /// Without an example value, which is not in the row.
+    pub(super) fn new(
         settings: &ReloadableSettings,
         row: &FailureGroupRow,
-        totals: PeriodTotals,
-        from_ns: Option<i64>,
-        traces: &PageUrl,
+        scope: &FailureGroupScope,
     ) -> FailureGroupView {
+        let FailureGroupScope { totals, from_ns, traces, overview } = scope;
         let is_new = from_ns.is_some_and(|from| row.first_seen_ns >= from);
+        let of_group = traces.clone().with("group", Some(&row.key));
         FailureGroupView {
             title: group_title(row),
             value: None,
@@ -151,17 +164,19 @@ impl FailureGroupView {
                 text::format_display_line(&row.label)
             ),
             tool: (!row.tool.is_empty() && row.name.is_some()).then(|| text::format_display_line(&row.tool)),
-            href: group_url(&row.key),
+            href: overview.with_path(format_group_path(&row.key)).to_string(),
             runs: format_count(row.trajectories),
             share: number::format_percent(row.trajectories as f64 / totals.now.max(1) as f64),
-            trend: FailureTrend::new(row, totals, is_new),
+            trend: FailureTrend::new(row, *totals, is_new),
             first_seen: format_timestamp(row.first_seen_ns),
             versions: format_versions(row),
             is_muted: row.is_muted,
             example: row.example.as_ref().map(FailureExampleView::new),
-            traces: traces.clone().with("group", Some(&row.key)).to_string(),
-            review: review_url(&row.key),
-            dataset: dataset_url(&row.key),
+            review: of_group.with_path("/review").to_string(),
+            dataset: traces
+                .with_path(format!("/api/v1/failure-groups/{}/dataset", encode_path_segment(&row.key)))
+                .to_string(),
+            traces: of_group.to_string(),
         }
     }
 }
@@ -211,24 +226,10 @@ pub(super) fn load_example_value(server: &ServerState, row: &FailureGroupRow) ->
     Some(text::format_display_line(&value)).filter(|value| value.trim_matches('"') != row.tool)
 }
 
-/// Returns the stable URL of a group.
-pub(super) fn group_url(key: &str) -> String {
+/// Returns the stable path of a group's page.
+pub(super) fn format_group_path(key: &str) -> String {
     format!("/groups/{}", encode_path_segment(key))
 }
-
-/// Returns the URL of the group's requests as a dataset.
-fn dataset_url(key: &str) -> String {
-    format!("/api/v1/failure-groups/{}/dataset", encode_path_segment(key))
-}
-
-/// Returns the URL of the review queue with the verdicts of a group only.
-fn review_url(key: &str) -> String {
-    PageUrl::from_path("/review").with("group", Some(key)).to_string()
-}
-
-/// Note on a dataset whose items are requests without checks.
-const NO_CHECKS_NOTE: &str = "The dataset holds the requests without checks: none follows for certain from this failure. Add \
-                         what you expect before you run an experiment.";
 
 fn format_versions(row: &FailureGroupRow) -> String {
     let each = (row.versions.iter())
@@ -270,7 +271,7 @@ impl FailureTrend {
 }
 
 impl FailureExampleView {
-    fn new(row: &FailureTrajectoryRow) -> FailureExampleView {
+    pub(super) fn new(row: &FailureTrajectoryRow) -> FailureExampleView {
         let trace = format!("{:032x}", row.trace_id.0);
         FailureExampleView {
             query: match text::format_display_line(&row.query) {
@@ -281,150 +282,6 @@ impl FailureExampleView {
             start: format_timestamp(row.start_ns),
         }
     }
-}
-
-/// The page of one group.
-#[derive(Template)]
-#[template(path = "failure_group.html")]
-struct FailureGroupPage {
-    frame: PageLayout,
-    title: String,
-    value: Option<String>,
-    /// The reason, if the group has a name.
-    reason: Option<String>,
-    facts: Vec<(&'static str, String)>,
-    /// Why the submitted form was not stored. It is shown again with what was typed.
-    problem: Option<String>,
-    name: String,
-    note: String,
-    is_muted: bool,
-    /// Whether the key of this request may name and mute it.
-    may_change: bool,
-    examples: Vec<FailureExampleView>,
-    action: String,
-    traces: String,
-    review: String,
-    dataset: String,
-    /// Which checks the items of the dataset have.
-    dataset_about: &'static str,
-    max_name: usize,
-    max_note: usize,
-}
-
-/// `GET /groups/{key}`
-pub(super) async fn render_failure_group(
-    State(server): State<Arc<ServerState>>,
-    Extension(caller): Extension<RequestCaller>,
-    Path(key): Path<String>,
-    headers: HeaderMap,
-) -> Result<Response, PageError> {
-    let frame = PageLayout::new("/", None, &headers);
-    let may_change = caller.has_scope(RequiredScope::Admin);
-    render::render_page(&server, move |server| build_group_page(server, &key, frame, may_change)).await
-}
-
-fn build_group_page(
-    server: &ServerState,
-    key: &str,
-    frame: PageLayout,
-    may_change: bool,
-) -> Result<FailureGroupPage, ApiError> {
-    let options = FailureGroupOptions { before_ns: None, with_muted: true, key: Some(key), limit: 1 };
-    let list = server.store.failure_groups(&MetricFilter::default(), options)?;
-    let row = list.groups.into_iter().next().ok_or_else(|| ApiError::not_found("There is no such failure group."))?;
-    let settings = server.reloadable();
-    let facts = vec![
-        ("Evaluator", find_evaluator_title(&settings, &row.evaluator)),
-        ("Verdict", text::format_display_line(&row.label)),
-        ("Tool", text::format_display_line(&row.tool)),
-        ("Found by", if row.rule.is_empty() { "a model".to_owned() } else { format!("rule {}", row.rule) }),
-        ("Stored runs with it", format_count(row.trajectories)),
-        ("Such verdicts", format_count(row.verdicts)),
-        ("First seen", format_timestamp(row.first_seen_ns)),
-        ("Versions", format_versions(&row)),
-    ];
-    let examples = server.store.failure_trajectories(key, MAX_EXAMPLES)?;
-    Ok(FailureGroupPage {
-        frame,
-        title: group_title(&row),
-        value: load_example_value(server, &row),
-        may_change,
-        reason: row.name.is_some().then(|| text::format_reason_line(&row.reason)),
-        facts: facts.into_iter().filter(|(_, value)| !value.is_empty()).collect(),
-        problem: None,
-        name: row.name.unwrap_or_default(),
-        note: row.note.unwrap_or_default(),
-        is_muted: row.is_muted,
-        examples: examples.iter().map(FailureExampleView::new).collect(),
-        action: group_url(key),
-        traces: PageUrl::from_path("/traces").with("group", Some(key)).to_string(),
-        review: review_url(key),
-        dataset_about: derive_checks(&row.rule, &row.tool).map_or(NO_CHECKS_NOTE, |checks| checks.about),
-        dataset: dataset_url(key),
-        max_name: MAX_NAME_CHARS,
-        max_note: MAX_NOTE_CHARS,
-    })
-}
-
-/// Body of `POST /groups/{key}`.
-#[derive(Deserialize)]
-struct FailureGroupForm {
-    name: Option<String>,
-    note: Option<String>,
-    /// `on` to mute, `off` to show again.
-    mute: Option<String>,
-}
-
-/// `POST /groups/{key}`: stores name, note or muting, and returns to the page.
-pub(super) async fn submit_failure_group(
-    State(server): State<Arc<ServerState>>,
-    Path(key): Path<String>,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, PageError> {
-    let submitted: FailureGroupForm = form::read_form(&server, &headers, body).await?;
-    let redaction = &server.reloadable().redaction;
-    let clean = |text: Option<String>, most: usize| {
-        let text: Option<String> = text.map(|text| text.trim().chars().take(most).collect());
-        text.map(|text| redaction.apply(&text).unwrap_or(text))
-    };
-    let annotation = FailureGroupNote {
-        name: clean(submitted.name, MAX_NAME_CHARS),
-        note: clean(submitted.note, MAX_NOTE_CHARS),
-        is_muted: submitted.mute.map(|mute| mute == "on"),
-    };
-    let back = group_url(&key);
-    let (stored_key, stored) = (key.clone(), annotation.clone());
-    let is_known = crate::http_error::run_outside_pool(&server, move |server| {
-        Ok(server.store.annotate_failure_group(&stored_key, stored, now_ns())?.wait()?)
-    })
-    .await;
-    match is_known {
-        Ok(true) => {}
-        Ok(false) => return Err(PageError::not_found("There is no such failure group.")),
-        Err(error) => return render_refused_form(&server, key, annotation, &headers, error).await,
-    }
-    let mut response = StatusCode::SEE_OTHER.into_response();
-    if let Ok(back) = HeaderValue::from_str(&back) {
-        response.headers_mut().insert(LOCATION, back);
-    }
-    Ok(response)
-}
-
-/// The page again, with what was typed: the store did not take it.
-async fn render_refused_form(
-    server: &Arc<ServerState>,
-    key: String,
-    submitted: FailureGroupNote,
-    headers: &HeaderMap,
-    error: ApiError,
-) -> Result<Response, PageError> {
-    let frame = PageLayout::new("/", None, headers);
-    let mut page = run_short_query(server, move |server| build_group_page(server, &key, frame, true)).await?;
-    page.problem = Some(error.message().to_owned());
-    page.name = submitted.name.unwrap_or(page.name);
-    page.note = submitted.note.unwrap_or(page.note);
-    Ok(render::respond_with_status(error.status(), &page))
 }
 
 #[cfg(test)]
@@ -454,10 +311,14 @@ mod tests {
 
     fn table(groups: Vec<FailureGroupRow>, group_count: u64, muted_count: u64, all: Option<&str>) -> FailureGroupTable {
         let list = FailureGroupList { groups, group_count, muted_count };
-        let totals = PeriodTotals { now: 10, before: None };
-        let traces = PageUrl::from_path("/traces");
+        let scope = FailureGroupScope {
+            totals: PeriodTotals { now: 10, before: None },
+            from_ns: None,
+            traces: PageUrl::from_path("/traces").with("project", Some("shop")).with("from", Some("2026-11-15")),
+            overview: PageUrl::from_path("/").with("project", Some("shop")).with("range", Some("30d")),
+        };
         let settings = ReloadableSettings::without_rules();
-        FailureGroupTable::new(&settings, &list, totals, None, &traces, all.map(str::to_owned), |_| None)
+        FailureGroupTable::new(&settings, &list, &scope, all.map(str::to_owned), |_| None)
     }
 
     #[test]
@@ -487,5 +348,15 @@ mod tests {
         assert_eq!((all.rows[0].title.as_str(), all.rows[2].is_muted), ("Parameter … is missing", true));
         let complete = table(vec![group("a", false)], 1, 0, Some("/?groups=all"));
         assert_eq!((complete.more, complete.all), (None, None));
+    }
+
+    #[test]
+    fn links_of_a_row_lead_to_the_runs_that_it_counts() {
+        let row = &table(vec![group("a b", false)], 1, 0, None).rows[0];
+        let same_runs = "project=shop&from=2026-11-15";
+        assert_eq!(row.href, "/groups/a%20b?project=shop&range=30d");
+        assert_eq!(row.traces, format!("/traces?{same_runs}&group=a%20b"));
+        assert_eq!(row.review, format!("/review?{same_runs}&group=a%20b"));
+        assert_eq!(row.dataset, format!("/api/v1/failure-groups/a%20b/dataset?{same_runs}"));
     }
 }

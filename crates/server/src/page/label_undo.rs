@@ -8,72 +8,28 @@ use axum::extract::{Extension, State};
 use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use gradus_report::html::text;
-use gradus_store::{AnnotationFilter, AnnotationRecord, LabelRow, NewAnnotation, ReviewPosition};
+use gradus_store::{AnnotationFilter, AnnotationRecord, NewAnnotation};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::address::parse_own_path;
 use super::blind_sample::UNDECIDED_LABEL;
-use super::form;
 use super::label_authors::LabelAuthor;
-use super::render::PageError;
+use super::render::{self, PageError};
 use super::review_query::ReviewQuery;
+use super::unsent_text::UnsentTextPage;
+use super::{PageLayout, form, review};
 use crate::caller::RequestCaller;
-use crate::evaluators::format_verdict_subject;
-use crate::http_error::{ApiError, run_outside_pool};
-use crate::settings::ReloadableSettings;
+use crate::http_error::{ApiError, run_large_query, run_outside_pool};
 use crate::signature;
 use crate::state::ServerState;
 
 /// Metadata key of the label that this one replaced.
 pub(super) const REPLACED_KEY: &str = "replaced";
-/// Maximum size of a note that is put back into the form. It is passed in the URL.
-const MAX_RESTORED_NOTE_BYTES: usize = 1_000;
-
-/// The label that this person has just given.
-pub(super) struct UndoableLabel {
-    pub(super) what: String,
-    pub(super) label: String,
-    pub(super) number: i64,
-    pub(super) updated_ns: i64,
-    /// Where to continue after it is undone.
-    pub(super) back: String,
-}
-
-impl UndoableLabel {
-    /// Finds the label; `None` if it belongs to another person or is gone.
-    pub(super) fn find(
-        settings: &ReloadableSettings,
-        choice: &ReviewQuery,
-        labels: &[LabelRow],
-        author: &LabelAuthor,
-    ) -> Option<UndoableLabel> {
-        let number: i64 = choice.labelled.as_deref()?.parse().ok()?;
-        let row = labels.iter().find(|row| row.no == number && row.identifier == author.identifier)?;
-        let url = choice.to_url();
-        let back = match choice.which.sampling() {
-            Some(_) => url.with("draw", choice.draw.as_deref()).with("at", choice.revealed.as_deref()),
-            None => {
-                let place = ReviewPosition {
-                    start_ns: 0,
-                    trajectory: row.trajectory,
-                    step: row.step.unwrap_or(0),
-                    evaluator: row.evaluator.clone(),
-                };
-                url.with("after", choice.after.as_deref()).with("at", Some(&place.to_string()))
-            }
-        };
-        Some(UndoableLabel {
-            what: format_verdict_subject(settings, &row.evaluator, row.step),
-            label: text::format_display_line(&row.label),
-            number,
-            updated_ns: row.updated_ns,
-            back: back.to_string(),
-        })
-    }
-}
+/// Maximum size of a note that is put back into the form by a redirect, which passes it in the URL. A longer one would
+/// exceed what proxies accept there.
+const MAX_NOTE_BYTES_IN_URL: usize = 1_000;
 
 /// Describes the replaced label, which is restored if the new one is undone. Its own replaced label is left out.
 pub(super) fn describe_replaced(earlier: &AnnotationRecord) -> Value {
@@ -122,17 +78,52 @@ pub(super) async fn undo_label(
             removed.wait_async().await.map_err(ApiError::from)?;
         }
     }
+    if note.len() > MAX_NOTE_BYTES_IN_URL {
+        return Ok(render_review_with_note(&server, &caller, &headers, back, note).await);
+    }
     let mark = if back.contains('?') { '&' } else { '?' };
-    let note = &note[..note.floor_char_boundary(MAX_RESTORED_NOTE_BYTES)];
     let to = match note.is_empty() {
         true => back,
-        false => format!("{back}{mark}note={}", utf8_percent_encode(note, NON_ALPHANUMERIC)),
+        false => format!("{back}{mark}note={}", utf8_percent_encode(&note, NON_ALPHANUMERIC)),
     };
     let mut response = StatusCode::SEE_OTHER.into_response();
     if let Ok(to) = HeaderValue::from_str(&to) {
         response.headers_mut().insert(LOCATION, to);
     }
     Ok(response)
+}
+
+/// Responds with the page of the queue instead of a redirect to it, with the note in its form. If the page cannot be
+/// built, the response has the note to copy.
+async fn render_review_with_note(
+    server: &Arc<ServerState>,
+    caller: &RequestCaller,
+    headers: &HeaderMap,
+    back: String,
+    note: String,
+) -> Response {
+    let query = back.split_once('?').map(|(_, query)| query.split('#').next().unwrap_or_default());
+    let choice: Result<ReviewQuery, _> = serde_urlencoded::from_str(query.unwrap_or_default());
+    let author = LabelAuthor::from_headers(headers, caller);
+    let frame = |project: Option<&str>| PageLayout::new("/review", project, headers);
+    let built = match choice {
+        Ok(choice) => {
+            let choice = ReviewQuery { note: Some(note.clone()), ..choice.without_blanks() };
+            let (frame, address) = (frame(choice.project.as_deref()), back.clone());
+            run_large_query(server, move |server| {
+                let mut page = review::build_review_page(server, &choice, frame, author)?;
+                page.address = Some(address);
+                Ok(render::respond_with_page(&page))
+            })
+            .await
+        }
+        Err(_) => Err(ApiError::bad_request("back: not a page of the review queue")),
+    };
+    built.unwrap_or_else(|error| {
+        let message = format!("The label was undone, but its verdict cannot be shown: {}", error.message());
+        let page = UnsentTextPage::new(frame(None), "The label was undone", message, back, vec![("Your note", note)]);
+        render::respond_with_status(error.status(), &page)
+    })
 }
 
 /// Finds the label; 404 if this person has no such label, 409 if it was changed since.

@@ -23,6 +23,7 @@ mod bulk_trials;
 mod compare;
 mod compare_steps;
 mod display_text;
+mod failure_group;
 mod failure_groups;
 mod filter_suggestions;
 mod flag_groups;
@@ -40,6 +41,7 @@ mod metric_timeline;
 mod metric_value;
 mod model_call;
 mod overview;
+mod overview_query;
 mod pagination;
 mod refusal_page;
 mod render;
@@ -83,6 +85,8 @@ mod trace_matches;
 mod traces;
 mod trend_card;
 mod trials;
+mod undoable_label;
+mod unsent_text;
 mod usage_overview;
 mod verdict;
 mod versions;
@@ -103,6 +107,7 @@ use address::PageUrl;
 use gradus_report::html::charts;
 use gradus_report::html::svg::Svg;
 use gradus_report::html::text;
+use metric_timeline::TimeRangePreset;
 
 /// The routes of all pages. Authentication is a layer of the outer router; the layers here render error pages and
 /// compress.
@@ -115,7 +120,7 @@ pub(super) fn build_page_routes(server: &Arc<ServerState>) -> Router<Arc<ServerS
         .route("/start", get(start::render_start_page))
         .route("/start/status", get(start::render_start_status))
         .route("/start/demo", post(start::submit_demo))
-        .route("/groups/{key}", get(failure_groups::render_failure_group).post(failure_groups::submit_failure_group))
+        .route("/groups/{key}", get(failure_group::render_failure_group).post(failure_group::submit_failure_group))
         .route("/traces", get(traces::render_trace_list))
         .route("/traces/rows", get(traces::render_trace_rows))
         .route("/traces/export", get(trace_export::export_traces))
@@ -247,6 +252,16 @@ struct SelectOption {
     /// Displayed text.
     title: String,
     is_chosen: bool,
+}
+
+/// Builds options for the presets of the time.
+fn build_range_options(chosen: TimeRangePreset) -> Vec<SelectOption> {
+    let option = |one: TimeRangePreset| SelectOption {
+        name: one.name().to_owned(),
+        title: one.title().to_owned(),
+        is_chosen: one == chosen,
+    };
+    TimeRangePreset::ALL.map(option).into()
 }
 
 /// Builds options for the names. The selected project is added if it is missing: it may have no traces any more, or

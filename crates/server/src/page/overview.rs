@@ -12,20 +12,23 @@ use gradus_eval::evaluator::OUTCOME;
 use gradus_store::{
     FailureGroupOptions, GradingBacklog, MetricFilter, MetricPeriod, NameKind, ScoreMoments, TaskRow, TrajectoryUsage,
 };
-use serde::Deserialize;
 
 use super::address::PageUrl;
 use super::alert_bands::ChartAlerts;
 use super::display_text::format_timestamp;
-use super::failure_groups::{FailureGroupTable, MAX_ALL_GROUPS, MAX_LISTED_GROUPS, PeriodTotals, load_example_value};
+use super::failure_groups::{
+    FailureGroupScope, FailureGroupTable, MAX_ALL_GROUPS, MAX_LISTED_GROUPS, PeriodTotals, count_trajectories,
+    load_example_value,
+};
 use super::loaded_trace;
 use super::metric_timeline::{self, EvaluatorSeries, OverviewTimeRange, TimeRangePreset};
+use super::overview_query::OverviewQuery;
 use super::render::{self, PageError, PageQuery};
 use super::run_endings::RunEndings;
 use super::tools::ToolUsageTable;
 use super::trend_card::DimensionTrendCard;
 use super::usage_overview::UsageOverview;
-use super::{PageLayout, SelectOption, build_project_options, start};
+use super::{PageLayout, SelectOption, build_project_options, build_range_options, start};
 use crate::caller::RequestCaller;
 use crate::clock::now_ns;
 use crate::evaluators::find_evaluator_title;
@@ -45,24 +48,6 @@ const MAX_COUNTED_AHEAD: usize = 1_000;
 const MAX_COUNTED_BACKLOG: usize = 10_000;
 /// Maximum number of options in a drop-down list.
 const MAX_NAMES: usize = 200;
-
-/// Parameters of `/`.
-#[derive(Clone, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct OverviewQuery {
-    project: Option<String>,
-    agent: Option<String>,
-    version: Option<String>,
-    model: Option<String>,
-    /// Name of a preset. Ignored if days are given.
-    range: Option<String>,
-    /// First and last day as `2026-11-15`. A shared link with days always shows the same data; a preset moves with the
-    /// time.
-    from: Option<String>,
-    to: Option<String>,
-    /// `all` lists all failure groups, muted ones too.
-    groups: Option<String>,
-}
 
 /// All sections of the page. Sections without data show a note.
 #[derive(Template)]
@@ -145,15 +130,8 @@ pub(super) async fn render_overview_page(
         })
         .await;
     }
-    let range = TimeRangePreset::from_name(choice.range.as_deref().unwrap_or("7d"))
-        .ok_or_else(|| ApiError::bad_request("range: 24h, 7d, 30d or all"))?;
     let now = now_ns();
-    let time = if choice.has_days() {
-        OverviewTimeRange::from_days(choice.from.as_deref(), choice.to.as_deref(), now)
-            .map_err(|error| ApiError::bad_request(error.to_string()))?
-    } else {
-        OverviewTimeRange::from_preset(range, now)
-    };
+    let (range, time) = (choice.preset()?, choice.time_range(now)?);
     let frame = PageLayout::new("/", choice.project.as_deref(), &headers);
     // The key of the page cache: everything that the content depends on, the frame included.
     let asked = format!("{} {} {} {:?}", frame.is_signed_in, frame.firing_count, range.name(), choice.parameters());
@@ -181,15 +159,7 @@ fn build_overview_page(
 ) -> Result<OverviewPage, ApiError> {
     let settings = server.reloadable();
     let store = &server.store;
-    let filter = MetricFilter {
-        project: choice.project.clone(),
-        agent: choice.agent.clone(),
-        version: choice.version.clone(),
-        model: choice.model.clone(),
-        from_ns: time.from_ns,
-        to_ns: Some(time.until_ns),
-        ..MetricFilter::default()
-    };
+    let filter = choice.to_filter(time);
     // The preceding range ends where the selected one begins.
     let wide = MetricFilter { from_ns: time.before_ns.or(time.from_ns), ..filter.clone() };
     let periods = store.metric_periods(&wide, time.period_ns)?;
@@ -240,16 +210,7 @@ fn build_overview_page(
         limit: if with_all { MAX_ALL_GROUPS } else { MAX_LISTED_GROUPS },
     };
     let failures = store.failure_groups(&filter, options)?;
-    let totals = PeriodTotals {
-        now: count_trajectories(&usage.rows),
-        before: match (time.before_ns, time.from_ns) {
-            (Some(before), Some(from)) => {
-                let before = MetricFilter { from_ns: Some(before), to_ns: Some(from), ..filter.clone() };
-                Some(count_trajectories(&store.usage_periods(&before, time.period_ns)?.rows))
-            }
-            _ => None,
-        },
-    };
+    let totals = PeriodTotals::load(store, &filter, time, &usage.rows)?;
     let is_up_to_now = time.to_ns.is_none();
     let spent = Some(time.from_ns.unwrap_or(0))
         // Costs of judging are recorded by project and time only.
@@ -268,13 +229,7 @@ fn build_overview_page(
         frame,
         projects: build_project_options(store.project_names()?, choice.project.as_deref()),
         selects: selects.into_iter().map(select).collect::<Result<_, _>>()?,
-        ranges: TimeRangePreset::ALL
-            .map(|one| SelectOption {
-                name: one.name().to_owned(),
-                title: one.title().to_owned(),
-                is_chosen: one == range,
-            })
-            .into(),
+        ranges: build_range_options(range),
         without_days: choice
             .has_days()
             .then(|| choice.to_url().with_replaced("from", None).with_replaced("to", None).to_string()),
@@ -285,9 +240,12 @@ fn build_overview_page(
         failures: FailureGroupTable::new(
             &settings,
             &failures,
-            totals,
-            time.from_ns,
-            &traces,
+            &FailureGroupScope {
+                totals,
+                from_ns: time.from_ns,
+                traces: traces.clone(),
+                overview: choice.to_url().with_replaced("groups", None),
+            },
             (!with_all)
                 .then(|| choice.to_url().with_replaced("groups", Some("all")).with_fragment("h-groups").to_string()),
             |row| load_example_value(server, row),
@@ -343,87 +301,6 @@ fn join_titles<'n>(settings: &ReloadableSettings, names: impl Iterator<Item = &'
     (!titles.is_empty()).then(|| titles.join(", "))
 }
 
-impl OverviewQuery {
-    /// Drops empty parameters, which are fields of the form that were left blank.
-    fn without_blanks(mut self) -> OverviewQuery {
-        let all = [
-            &mut self.project,
-            &mut self.agent,
-            &mut self.version,
-            &mut self.model,
-            &mut self.range,
-            &mut self.from,
-            &mut self.to,
-            &mut self.groups,
-        ];
-        for value in all {
-            *value = value.take().filter(|text| !text.is_empty());
-        }
-        self
-    }
-
-    /// Whether nothing is selected, as when the server's address is opened.
-    fn is_blank(&self) -> bool {
-        self.parameters().iter().all(|(_, value)| value.is_none())
-    }
-
-    /// Whether agent, version or model is selected.
-    fn has_names(&self) -> bool {
-        [&self.agent, &self.version, &self.model].iter().any(|name| name.is_some())
-    }
-
-    /// Whether days are selected, which replace the preset.
-    fn has_days(&self) -> bool {
-        self.from.is_some() || self.to.is_some()
-    }
-
-    /// All parameters by name, for URLs and for the key of the page cache.
-    fn parameters(&self) -> [(&'static str, &Option<String>); 8] {
-        [
-            ("project", &self.project),
-            ("agent", &self.agent),
-            ("version", &self.version),
-            ("model", &self.model),
-            ("range", &self.range),
-            ("from", &self.from),
-            ("to", &self.to),
-            ("groups", &self.groups),
-        ]
-    }
-
-    fn to_url(&self) -> PageUrl {
-        self.parameters()
-            .into_iter()
-            .fold(PageUrl::from_path("/"), |address, (name, value)| address.with(name, value.as_deref()))
-    }
-
-    /// URL of the page of versions with the same filter and range.
-    fn versions_url(&self) -> PageUrl {
-        PageUrl::from_path("/versions")
-            .with("project", self.project.as_deref())
-            .with("agent", self.agent.as_deref())
-            .with("model", self.model.as_deref())
-            .with("range", self.range.as_deref())
-            .with("from", self.from.as_deref())
-            .with("to", self.to.as_deref())
-    }
-
-    /// URL of the list of traces with the same filter and range.
-    fn traces_url(&self, time: &OverviewTimeRange, has_ahead: bool) -> PageUrl {
-        // Without an end the list includes what arrives later. If there are traces from the future, they have to be
-        // excluded.
-        let to_ns = if has_ahead { Some(time.until_ns) } else { time.to_ns };
-        let of = |ns: Option<i64>| ns.map(show_time);
-        PageUrl::from_path("/traces")
-            .with("project", self.project.as_deref())
-            .with("agent", self.agent.as_deref())
-            .with("version", self.version.as_deref())
-            .with("model", self.model.as_deref())
-            .with("from", of(time.from_ns).as_deref())
-            .with("to", of(to_ns).as_deref())
-    }
-}
-
 /// Describes the length of a period in words. Long ranges merge several of them into one point.
 fn describe_period(period_ns: i64) -> &'static str {
     match period_ns / 3_600_000_000_000 {
@@ -450,10 +327,6 @@ fn stored_since(first_ns: Option<i64>, usage: &[(i64, TrajectoryUsage)], period_
 fn graded_of_all(graded: u64, usage: &[(i64, TrajectoryUsage)]) -> Option<(String, String)> {
     let all = count_trajectories(usage);
     (graded < all).then(|| (number::format_count(graded), number::format_count(all)))
-}
-
-fn count_trajectories(usage: &[(i64, TrajectoryUsage)]) -> u64 {
-    u64::try_from(usage.iter().map(|(_, usage)| usage.trajectories).sum::<i64>()).unwrap_or(0)
 }
 
 /// None if nothing waits.

@@ -1,12 +1,12 @@
 
-// Review: a label that cannot be stored leaves the page, and what was typed, as it is. Without this script the server
-// sends the form again.
-for (const form of all("form.labelling")) {
+// A label, or the name and note of a failure group, that cannot be stored leaves the page, and what was typed, as it is.
+// Without this script the server sends the form again.
+for (const form of all("form.labelling, form.group-form")) {
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     if ("sending" in form.dataset) return;
     form.dataset.sending = "yes";
-    const said = await sendLabel(form, new FormData(form, event.submitter));
+    const said = await sendForm(form, new FormData(form, event.submitter));
     delete form.dataset.sending;
     if (said.next) return goTo(new URL(said.next, location));
     let problem = form.querySelector(".label-problem");
@@ -16,9 +16,12 @@ for (const form of all("form.labelling")) {
       problem.setAttribute("role", "alert");
       form.append(problem);
     }
-    problem.textContent = `The label was not stored. ${said.error}`;
+    problem.textContent = `${form.matches(".labelling") ? "The label was not stored." : "Not saved."} ${said.error}`;
   });
 }
+
+// A page that answers a form has the address of the form. Loaded again, it would send the form again.
+for (const page of all("[data-address]")) history.replaceState(null, "", page.dataset.address);
 
 // An address that differs in its fragment only would not be loaded again.
 function goTo(to) {
@@ -27,14 +30,14 @@ function goTo(to) {
   location.reload();
 }
 
-async function sendLabel(form, fields) {
+async function sendForm(form, fields) {
   try {
     const answer = await fetch(form.action, { method: "POST", headers: { accept: "application/json" }, body: new URLSearchParams(fields) });
-    if (answer.status === 401) return { error: "You are signed out. Sign in in another tab, then choose the label again." };
+    if (answer.status === 401) return { error: "You are signed out. Sign in in another tab, then try again here." };
     const said = await answer.json();
     return answer.ok && said.next ? said : { error: said.error ?? `The server answered ${answer.status}.` };
   } catch {
-    return { error: "The server cannot be reached. Choose the label again when it can." };
+    return { error: "The server cannot be reached. Try again when it can." };
   }
 }
 

@@ -12,11 +12,12 @@ use super::address::PageUrl;
 use super::agreement::{self, DimensionAgreement};
 use super::failure_groups;
 use super::label_authors::LabelAuthor;
-use super::label_undo::UndoableLabel;
 use super::render::{self, PageError, PageQuery};
 use super::review_item::{QueuePosition, ReviewItemView};
 use super::review_query::{ReviewQuery, ReviewSelection};
 use super::review_sample::{SampleView, build_sample};
+use super::traces::{FilterChip, build_filter_chips};
+use super::undoable_label::UndoableLabel;
 use super::{PageLayout, SelectOption, build_project_options};
 use crate::caller::RequestCaller;
 use crate::evaluators::find_evaluator_title;
@@ -27,13 +28,17 @@ use gradus_report::html::number::format_count;
 /// Without an item the page says whether all is reviewed or the search has to continue.
 #[derive(Template)]
 #[template(path = "review.html")]
-struct ReviewPage {
+pub(super) struct ReviewPage {
     frame: PageLayout,
     projects: Vec<SelectOption>,
     evaluators: Vec<SelectOption>,
     which: ReviewSelection,
     /// The failure group that the queue is limited to.
     group: Option<ReviewedGroup>,
+    /// Further limits of the queue that the form does not show. Each can be removed.
+    chips: Vec<FilterChip>,
+    /// Fields that the form sends along.
+    hidden: Vec<(&'static str, String)>,
     item: Option<ReviewItemView>,
     progress: Option<QueuePosition>,
     sample: Option<SampleView>,
@@ -46,6 +51,8 @@ struct ReviewPage {
     /// Number of labels that agreement is computed from, if there are more.
     of_latest: Option<String>,
     agreement: String,
+    /// The URL of this page, if it is the response to a form and the browser shows another one.
+    pub(super) address: Option<String>,
 }
 
 /// The failure group of the queue.
@@ -73,14 +80,14 @@ pub(super) async fn render_review_page(
 }
 
 /// Builds the page. The evaluators to choose from are those of the rules, plus the selected one.
-fn build_review_page(
+pub(super) fn build_review_page(
     server: &ServerState,
     choice: &ReviewQuery,
     frame: PageLayout,
     author: LabelAuthor,
 ) -> Result<ReviewPage, ApiError> {
     let settings = server.reloadable();
-    let filter = choice.to_filter(&author);
+    let filter = choice.to_filter(&author)?;
     let (item, progress, further, sample) = match choice.which.sampling() {
         Some(sampling) => {
             let (item, mut sample) = build_sample(server, choice, sampling, &author)?;
@@ -111,14 +118,19 @@ fn build_review_page(
         is_chosen: Some(&name) == choice.evaluator.as_ref(),
         name,
     };
-    // A sample is drawn from all verdicts: those of a group would not represent the judge.
+    // A sample is drawn from all verdicts: those of a group or of a period would not represent the judge.
+    let limits = if sample.is_none() { choice.hidden_limits().to_vec() } else { Vec::new() };
     let group = choice.group.as_deref().filter(|_| sample.is_none());
+    let chips = build_filter_chips(&choice.to_url(), None);
+    let is_limit = |chip: &FilterChip| chip.name != "group" && limits.iter().any(|(name, _)| *name == chip.name);
     Ok(ReviewPage {
         frame,
         projects: build_project_options(server.store.project_names()?, choice.project.as_deref()),
         evaluators: names.into_iter().map(evaluator).collect(),
         which: choice.which,
         group: group.map(|key| describe_group(server, choice, key)).transpose()?,
+        chips: chips.into_iter().filter(is_limit).collect(),
+        hidden: limits.iter().filter_map(|(name, value)| Some((*name, (*value).clone()?))).collect(),
         item,
         progress,
         given: UndoableLabel::find(&settings, choice, &labels, &author),
@@ -128,6 +140,7 @@ fn build_review_page(
         dimensions,
         of_latest,
         agreement: PageUrl::from_path("/agreement").with("project", choice.project.as_deref()).to_string(),
+        address: None,
     })
 }
 
@@ -178,7 +191,9 @@ fn describe_group(server: &ServerState, choice: &ReviewQuery, key: &str) -> Resu
     Ok(ReviewedGroup {
         key: key.to_owned(),
         title: failure_groups::load_group_title(server, key)?,
-        href: failure_groups::group_url(key),
+        href: PageUrl::from_path(failure_groups::format_group_path(key))
+            .with("project", choice.project.as_deref())
+            .to_string(),
         without: choice.to_url().with_replaced("group", None).to_string(),
     })
 }

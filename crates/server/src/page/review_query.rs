@@ -6,12 +6,21 @@ use serde::Deserialize;
 
 use super::address::PageUrl;
 use super::label_authors::LabelAuthor;
+use super::time_bound::parse_time_bound;
+use crate::clock::DAY_NS;
+use crate::http_error::ApiError;
 
 /// Parameters of `/review`.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct ReviewQuery {
     pub(super) project: Option<String>,
+    pub(super) agent: Option<String>,
+    pub(super) version: Option<String>,
+    pub(super) model: Option<String>,
+    /// The period in which the runs began, with times as in the list of traces.
+    pub(super) from: Option<String>,
+    pub(super) to: Option<String>,
     pub(super) evaluator: Option<String>,
     /// `all`, `wrong`, `failed` for questions without a verdict, `sample` and `sample_by_label` for a random sample
     /// without the verdicts.
@@ -64,6 +73,11 @@ impl ReviewQuery {
     pub(super) fn without_blanks(mut self) -> ReviewQuery {
         let given = [
             &mut self.project,
+            &mut self.agent,
+            &mut self.version,
+            &mut self.model,
+            &mut self.from,
+            &mut self.to,
             &mut self.evaluator,
             &mut self.after,
             &mut self.draw,
@@ -79,16 +93,33 @@ impl ReviewQuery {
         self
     }
 
-    /// Returns the filter of the store for this person.
-    pub(super) fn to_filter(&self, author: &LabelAuthor) -> ReviewFilter {
-        ReviewFilter {
+    /// Returns the filter of the store for this person. 400 for a time that cannot be parsed.
+    pub(super) fn to_filter(&self, author: &LabelAuthor) -> Result<ReviewFilter, ApiError> {
+        Ok(ReviewFilter {
             project: self.project.clone(),
+            agent: self.agent.clone(),
+            version: self.version.clone(),
+            model: self.model.clone(),
+            from_ns: parse_time_bound("from", self.from.as_deref(), 0)?,
+            to_ns: parse_time_bound("to", self.to.as_deref(), DAY_NS)?,
             evaluator: self.evaluator.clone(),
             only_wrong: self.which == ReviewSelection::Wrong,
             only_failed: self.which == ReviewSelection::Failed,
             failure_group: self.group.clone(),
             author: author.identifier.clone(),
-        }
+        })
+    }
+
+    /// The parameters that the form does not show. A sample is drawn from all verdicts, so it drops them.
+    pub(super) fn hidden_limits(&self) -> [(&'static str, &Option<String>); 6] {
+        [
+            ("agent", &self.agent),
+            ("version", &self.version),
+            ("model", &self.model),
+            ("from", &self.from),
+            ("to", &self.to),
+            ("group", &self.group),
+        ]
     }
 
     /// Returns the URL of this queue without the cursor.
@@ -100,10 +131,10 @@ impl ReviewQuery {
             ReviewSelection::Sample => Some("sample"),
             ReviewSelection::SampleByLabel => Some("sample_by_label"),
         };
-        PageUrl::from_path("/review")
+        let url = PageUrl::from_path("/review")
             .with("project", self.project.as_deref())
             .with("evaluator", self.evaluator.as_deref())
-            .with("which", which)
-            .with("group", self.group.as_deref())
+            .with("which", which);
+        self.hidden_limits().into_iter().fold(url, |url, (name, value)| url.with(name, value.as_deref()))
     }
 }

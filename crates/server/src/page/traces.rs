@@ -105,11 +105,11 @@ struct TraceListPage {
 }
 
 /// A filter that is set.
-struct FilterChip {
-    name: &'static str,
-    value: String,
+pub(super) struct FilterChip {
+    pub(super) name: &'static str,
+    pub(super) value: String,
     /// URL of the list without this filter.
-    without: String,
+    pub(super) without: String,
 }
 
 /// A suggested filter.
@@ -194,7 +194,7 @@ async fn run_list_query(
 }
 
 /// Builds a chip for each parameter of the URL. A failure group is shown by its title, since its key says nothing.
-fn build_filter_chips(address: &PageUrl, group_title: Option<&str>) -> Vec<FilterChip> {
+pub(super) fn build_filter_chips(address: &PageUrl, group_title: Option<&str>) -> Vec<FilterChip> {
     let chip = |(name, value): &(&'static str, String)| FilterChip {
         name,
         value: match group_title.filter(|_| *name == "group") {

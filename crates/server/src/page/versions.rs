@@ -17,7 +17,7 @@ use super::display_text::format_duration;
 use super::metric_timeline::{OverviewTimeRange, TimeRangePreset};
 use super::metric_value::{FlagShare, build_metric_result};
 use super::render::{self, PageError, PageQuery};
-use super::{PageLayout, SelectOption, build_project_options};
+use super::{PageLayout, SelectOption, build_project_options, build_range_options};
 use crate::clock::now_ns;
 use crate::evaluators::{find_evaluator_title, gives_only_flags};
 use crate::http_error::ApiError;
@@ -229,13 +229,7 @@ fn build_version_list(
             .map(|(title, one)| (title, choice.to_url("/versions", one).to_string(), one == by))
             .into(),
         projects: build_project_options(server.store.project_names()?, choice.project.as_deref()),
-        ranges: TimeRangePreset::ALL
-            .map(|one| SelectOption {
-                name: one.name().to_owned(),
-                title: one.title().to_owned(),
-                is_chosen: one == range,
-            })
-            .into(),
+        ranges: build_range_options(range),
         chips: choice
             .other_names(by)
             .into_iter()

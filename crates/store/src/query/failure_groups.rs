@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use crate::sql::SqlValue;
-use crate::sql::{KeyStart, OptionalRow, SqlConnection, SqlParam, ToSqlParam, params};
+use crate::sql::{KeyStart, OptionalRow, SqlConnection, SqlParam, ToSqlParam, params_from_iter};
 use gradus_core::span::TraceId;
 
 use super::MetricFilter;
@@ -112,19 +112,35 @@ impl Store {
         Ok(FailureGroupList { groups, group_count, muted_count })
     }
 
-    /// Trajectories of a group, newest first.
-    pub fn failure_trajectories(&self, key: &str, limit: usize) -> Result<Vec<FailureTrajectoryRow>, StoreError> {
+    /// Trajectories of a group that match a filter, newest first.
+    pub fn failure_trajectories(
+        &self,
+        filter: &MetricFilter,
+        key: &str,
+        limit: usize,
+    ) -> Result<Vec<FailureTrajectoryRow>, StoreError> {
         let reader = self.readers.take_reader()?;
         let sql: &SqlConnection = &*reader.snapshot()?;
+        let project = match &filter.project {
+            None => None,
+            Some(name) => match project_number(sql, name)? {
+                Some(number) => Some(number),
+                None => return Ok(Vec::new()),
+            },
+        };
         let no: Option<i64> = sql
             .prepare_cached("SELECT no FROM failure_group WHERE key = ?")?
             .query_row([key], |row| row.get(0))
             .optional()?;
-        let mut statement = sql
-            .prepare_cached("SELECT trajectory FROM failure WHERE failure_group = ? ORDER BY start_ns DESC LIMIT ?")?;
+        let Some(no) = no else { return Ok(Vec::new()) };
+        let mut values = FailureScope { filter, project }.values(filter.from_ns);
+        values.extend([SqlValue::Integer(no), SqlValue::Integer(i64::try_from(limit).unwrap_or(i64::MAX))]);
+        let mut statement = sql.prepare_cached(&format!(
+            "SELECT trajectory FROM failure WHERE failure_group = ?7 AND {} ORDER BY start_ns DESC LIMIT ?8",
+            FailureScope::CONDITIONS
+        ))?;
         let numbers: Vec<i64> =
-            statement.query_map(params![no, limit as i64], |row| row.get(0))?.collect::<Result<_, _>>()?;
-        let no = no.unwrap_or_default();
+            statement.query_map(params_from_iter(values), |row| row.get(0))?.collect::<Result<_, _>>()?;
         let examples = numbers.into_iter().map(|trajectory| load_example(sql, no, trajectory));
         Ok(examples.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
     }
@@ -220,7 +236,7 @@ impl FailureScope<'_> {
         );
         let mut statement = sql.prepare_cached(&statement)?;
         let mut version_count = 0;
-        let rows = statement.query_map(crate::sql::params_from_iter(values), |row| {
+        let rows = statement.query_map(params_from_iter(values), |row| {
             version_count = row.get(2)?;
             Ok((row.get(0)?, row.get(1)?))
         })?;
@@ -235,10 +251,8 @@ impl FailureScope<'_> {
             "SELECT trajectory FROM failure WHERE failure_group = ?7 AND {} ORDER BY verdicts DESC, start_ns DESC LIMIT 1",
             Self::CONDITIONS
         );
-        let found: Option<i64> = sql
-            .prepare_cached(&statement)?
-            .query_row(crate::sql::params_from_iter(values), |row| row.get(0))
-            .optional()?;
+        let found: Option<i64> =
+            sql.prepare_cached(&statement)?.query_row(params_from_iter(values), |row| row.get(0)).optional()?;
         found.map_or(Ok(None), |trajectory| load_example(sql, no, trajectory))
     }
 }

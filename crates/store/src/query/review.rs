@@ -15,6 +15,12 @@ use crate::error::StoreError;
 #[derive(Clone, Debug, Default)]
 pub struct ReviewFilter {
     pub project: Option<String>,
+    pub agent: Option<String>,
+    pub version: Option<String>,
+    pub model: Option<String>,
+    /// Trajectories that began at or after this time, and before `to_ns`.
+    pub from_ns: Option<i64>,
+    pub to_ns: Option<i64>,
     pub evaluator: Option<String>,
     /// Only those below the best score.
     pub only_wrong: bool,
@@ -115,7 +121,7 @@ impl Store {
             let trajectory_id: String = row.get(2)?;
             let passed = after.filter(|place| place.trajectory == trajectory);
             let mut found = None;
-            walk.visit_verdicts(sql, trajectory, &trajectory_id, |step, evaluator, is_labelled| {
+            walk.visit_verdicts(sql, row, |step, evaluator, is_labelled| {
                 let is_passed = passed.is_some_and(|place| (step, evaluator) <= (place.step, &*place.evaluator));
                 if is_passed || is_labelled()? {
                     return Ok(ControlFlow::Continue(()));
@@ -236,7 +242,7 @@ fn label_walk_sql(of_project: bool, in_order: bool) -> String {
 /// The trajectories of a queue in its order.
 pub(super) struct ReviewWalk<'f> {
     filter: &'f ReviewFilter,
-    /// Columns: start, number, id and trace.
+    /// Columns: start, number, id, trace, agent, version and model.
     statement: String,
     project: Option<i64>,
     group: Option<i64>,
@@ -291,7 +297,10 @@ impl<'f> ReviewWalk<'f> {
         mut visit: impl FnMut(&SqlRow<'_>) -> Result<ControlFlow<()>, StoreError>,
     ) -> Result<(), StoreError> {
         let mut statement = sql.prepare_cached(&self.statement)?;
-        let (mut from, mut left) = (start, most);
+        // The end of the period is exclusive, the position inclusive.
+        let newest = self.filter.to_ns.map_or((i64::MAX, i64::MAX), |to| (to.saturating_sub(1), i64::MAX));
+        let oldest_ns = self.filter.from_ns.unwrap_or(i64::MIN);
+        let (mut from, mut left) = (start.min(newest), most);
         loop {
             portion = portion.min(left);
             let values = [self.group, self.project].into_iter().flatten().chain([from.0, from.1, portion]);
@@ -301,7 +310,7 @@ impl<'f> ReviewWalk<'f> {
                 row_count += 1;
                 // The bound is inclusive.
                 from = (row.get(0)?, row.get::<i64>(1)?.saturating_sub(1));
-                if visit(&row)?.is_break() {
+                if from.0 < oldest_ns || visit(&row)?.is_break() {
                     return Ok(());
                 }
             }
@@ -313,13 +322,12 @@ impl<'f> ReviewWalk<'f> {
         }
     }
 
-    /// Visits the verdicts on a trajectory that match, by step and evaluator. `visit` gets both, and a function that says
-    /// whether this person has labelled the verdict.
+    /// Visits the verdicts on the trajectory of a row that match, by step and evaluator. `visit` gets both, and a function
+    /// that says whether this person has labelled the verdict.
     pub(super) fn visit_verdicts(
         &self,
         sql: &SqlConnection,
-        trajectory: i64,
-        trajectory_id: &str,
+        trajectory_row: &SqlRow<'_>,
         mut visit: impl FnMut(
             u32,
             &str,
@@ -327,6 +335,15 @@ impl<'f> ReviewWalk<'f> {
         ) -> Result<ControlFlow<()>, StoreError>,
     ) -> Result<(), StoreError> {
         let filter = self.filter;
+        // Not conditions of the walk: how many trajectories it examines has to stay bounded where few match.
+        for (column, name) in [(4, &filter.agent), (5, &filter.version), (6, &filter.model)] {
+            if let Some(name) = name
+                && trajectory_row.get::<String>(column)? != *name
+            {
+                return Ok(());
+            }
+        }
+        let (trajectory, trajectory_id): (i64, String) = (trajectory_row.get(1)?, trajectory_row.get(2)?);
         let mut verdicts = sql.prepare_cached(
             "SELECT step, evaluator FROM outcome WHERE trajectory = ?1 \
              AND (?2 IS NULL OR evaluator = ?2) AND CASE WHEN ?4 THEN kind = 2 ELSE kind = 0 AND label IS NOT NULL END \
@@ -371,7 +388,7 @@ fn trajectory_walk_sql(of_project: bool) -> String {
         false => ("trajectory_by_start", ""),
     };
     format!(
-        "SELECT start_ns, no, trajectory_id, trace FROM trajectory INDEXED BY {index} \
+        "SELECT start_ns, no, trajectory_id, trace, agent, version, model FROM trajectory INDEXED BY {index} \
          WHERE {within} (start_ns, no) <= (?, ?) ORDER BY start_ns DESC, no DESC LIMIT ?"
     )
 }
@@ -380,7 +397,8 @@ fn trajectory_walk_sql(of_project: bool) -> String {
 fn group_walk_sql(of_project: bool) -> String {
     let within = if of_project { "AND failure.project = ?" } else { "" };
     format!(
-        "SELECT failure.start_ns, failure.trajectory, trajectory_id, trace FROM failure \
+        "SELECT failure.start_ns, failure.trajectory, trajectory_id, trace, failure.agent, failure.version, failure.model \
+         FROM failure \
          CROSS JOIN trajectory ON trajectory.no = failure.trajectory \
          WHERE failure_group = ? {within} AND (failure.start_ns, failure.trajectory) <= (?, ?) \
          ORDER BY failure.start_ns DESC, failure.trajectory DESC LIMIT ?"

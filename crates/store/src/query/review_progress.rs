@@ -46,9 +46,9 @@ impl Store {
             if progress.is_more {
                 return Ok(ControlFlow::Break(()));
             }
-            let (trajectory, trajectory_id): (i64, String) = (row.get(1)?, row.get(2)?);
+            let trajectory: i64 = row.get(1)?;
             let here = place.filter(|place| place.trajectory == trajectory);
-            walk.visit_verdicts(sql, trajectory, &trajectory_id, |step, evaluator, is_labelled| {
+            walk.visit_verdicts(sql, row, |step, evaluator, is_labelled| {
                 if progress.verdicts == MAX_COUNTED {
                     progress.is_more = true;
                     return Ok(ControlFlow::Break(()));
