@@ -75,6 +75,15 @@ fn groups_are_counted_by_trajectory_and_period() {
     assert_eq!(of(MetricFilter { version: Some("1".into()), ..MetricFilter::default() }), 1);
     assert_eq!(of(MetricFilter { project: Some("other".into()), ..MetricFilter::default() }), 0);
     assert_eq!(of(MetricFilter { to_ns: Some(100), ..MetricFilter::default() }), 0);
+    let latest = |filter: MetricFilter, key: &str| -> Vec<String> {
+        let rows = lab.store.failure_trajectories(&filter, key, 10).unwrap();
+        rows.into_iter().map(|row| row.trajectory_id).collect()
+    };
+    let key = "call.schema/a field is missing";
+    assert_eq!(latest(MetricFilter::default(), key), ["t2", "t1"]);
+    assert_eq!(latest(MetricFilter { to_ns: Some(200), ..MetricFilter::default() }, key), ["t1"]);
+    assert_eq!(latest(MetricFilter { project: Some("other".into()), ..MetricFilter::default() }, key), [""; 0]);
+    assert_eq!(latest(MetricFilter::default(), "none"), [""; 0]);
     let traces = |key: &str| lab.list(&TraceFilter { failure_group: Some(key.into()), ..TraceFilter::default() }, 10);
     assert_eq!((traces("call.schema/a field is missing"), traces("none")), (vec![2, 1], vec![]));
     lab.assert_clean();

@@ -7,7 +7,7 @@ mod lab;
 use gradus_store::LinkKind::Session;
 use gradus_store::{
     FailureGroupKey, GroupTotals, MetricFilter, NameKind, OutcomeRecord, RecordedKind, ReviewFilter, SessionFilter,
-    TraceFilter, TraceOrder, TrajectoryRecord,
+    TraceFilter, TraceOrder, TrajectoryRecord, TrajectoryWindow,
 };
 
 use lab::*;
@@ -187,6 +187,15 @@ fn a_review_can_be_of_a_period_and_of_names() {
         assert_eq!(walk(ReviewFilter { agent: Some("nobody".into()), ..filter() }), Vec::<String>::new());
         assert_eq!(walk(ReviewFilter { model: Some("none".into()), ..filter() }), Vec::<String>::new());
     }
+}
+
+#[test]
+fn what_was_not_decided_counts_as_an_alert_wants() {
+    let lab = two_versions();
+    let all = [TrajectoryWindow { project: Some("shop".to_owned()), from_ns: 0, to_ns: i64::MAX }];
+    let scores = |undecided| lab.store.scores_after("fit", undecided, &all, 0, i64::MAX).unwrap().0;
+    assert_eq!(scores(None), [1.0, 0.0, 0.0]);
+    assert_eq!(scores(Some(1.0)), [1.0, 0.0, 0.0, 1.0]);
 }
 
 /// Three sessions in two projects, and a run without a session. The times of `talk` and `late` overlap.
