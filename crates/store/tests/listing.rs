@@ -236,7 +236,8 @@ fn texts_of_any_script_are_found() {
 
 #[test]
 fn rare_words_are_found_behind_many_other_trajectories() {
-    const TRAJECTORIES: u128 = 2_000;
+    // A thousand in each project are examined before the index is asked.
+    const TRAJECTORIES: u128 = 3_000;
     let lab = Lab::new();
     let ids: Vec<u128> = (1..=TRAJECTORIES).collect();
     for ids in ids.chunks(500) {
@@ -246,7 +247,8 @@ fn rare_words_are_found_behind_many_other_trajectories() {
             let mut record = trajectory(&format!("t{id}"), id, id as i64);
             let rare = if matches!(id % 500, 7 | 8) { "rare" } else { "" };
             let frequent = if id % 3 == 0 { "frequent" } else { "" };
-            record.words = format!("common {rare} {frequent} w{id}");
+            let evenly = if id % 2 == 0 { "evenly" } else { "" };
+            record.words = format!("common {rare} {frequent} {evenly} w{id}");
             AssembledTraceGroup { trace_group: lab.trace(id).trace_group, due_ns: None, records: vec![record] }
         });
         lab.store.store_assembled_groups(trace_groups.collect(), 1).unwrap().wait().unwrap();
@@ -256,7 +258,7 @@ fn rare_words_are_found_behind_many_other_trajectories() {
         database.batch_execute("ANALYZE gradus.words").unwrap();
     }
     let find = |text: &str, limit| lab.list(&TraceFilter { text: Some(text.to_owned()), ..Default::default() }, limit);
-    let rare = [1_508, 1_507, 1_008, 1_007, 508, 507, 8, 7];
+    let rare = [2_508, 2_507, 2_008, 2_007, 1_508, 1_507, 1_008, 1_007, 508, 507, 8, 7];
     for limit in [1, 3, 50] {
         assert_eq!(find("rare", limit), rare, "pages of {limit}");
         assert_eq!(find("absent", limit), Vec::<u128>::new());
@@ -266,7 +268,15 @@ fn rare_words_are_found_behind_many_other_trajectories() {
     let frequent: Vec<u128> = ids.iter().rev().copied().filter(|id| id % 3 == 0).collect();
     assert_eq!(find("frequent", 100), frequent);
     let odd = TraceFilter { text: Some("rare".into()), project: Some("odd".into()), ..Default::default() };
-    assert_eq!(lab.list(&odd, 2), [1_507, 1_007, 507, 7]);
+    assert_eq!(lab.list(&odd, 2), [2_507, 2_007, 1_507, 1_007, 507, 7]);
+    assert_eq!(lab.list(&odd, 50), [2_507, 2_007, 1_507, 1_007, 507, 7]);
+    // Rare in one project and frequent in the other.
+    let evenly = |project: &str, limit| {
+        let filter = TraceFilter { text: Some("evenly".into()), project: Some(project.into()), ..Default::default() };
+        lab.list(&filter, limit)
+    };
+    assert_eq!(evenly("odd", 1), Vec::<u128>::new());
+    assert_eq!(evenly("even", 100), ids.iter().rev().copied().filter(|id| id % 2 == 0).collect::<Vec<u128>>());
 }
 
 #[test]

@@ -184,6 +184,9 @@ fn a_review_can_be_of_a_period_and_of_names() {
         assert_eq!(walk(ReviewFilter { to_ns: Some(300), ..filter() }), ["t2 1"]);
         assert_eq!(walk(ReviewFilter { from_ns: Some(201), to_ns: Some(300), ..filter() }), Vec::<String>::new());
         assert_eq!(walk(ReviewFilter { version: Some("1.9".into()), ..filter() }), ["t2 1"]);
+        let of_all = walk(filter());
+        assert_eq!(walk(ReviewFilter { agent: Some("planner".into()), ..filter() }), of_all);
+        assert_eq!(walk(ReviewFilter { model: Some("gpt".into()), ..filter() }), of_all);
         assert_eq!(walk(ReviewFilter { agent: Some("nobody".into()), ..filter() }), Vec::<String>::new());
         assert_eq!(walk(ReviewFilter { model: Some("none".into()), ..filter() }), Vec::<String>::new());
     }

@@ -12,10 +12,11 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (7, include_str!("../../migrations/postgres/0007.sql")),
     (8, include_str!("../../migrations/postgres/0008.sql")),
     (9, include_str!("../../migrations/postgres/0009.sql")),
+    (10, include_str!("../../migrations/postgres/0010.sql")),
 ];
 
 /// The schema that this program writes.
-const SCHEMA_VERSION: i64 = 9;
+const SCHEMA_VERSION: i64 = 10;
 
 /// The oldest schema whose programs can run at the same time as this one. It moves when a migration does more than
 /// add.

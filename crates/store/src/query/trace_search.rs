@@ -2,7 +2,7 @@
 //!
 //! SQLite's full-text index has the order of the list. PostgreSQL's has none: it finds all matches before the first one can
 //! be listed, and its statistics do not know rare words. So the latest trajectories are examined one by one there, which
-//! fills a page for frequent words, and the index is asked for words that turn out to be rare.
+//! fills a page for frequent words, and the index is asked once for words that turn out to be rare.
 
 use std::ops::ControlFlow;
 
@@ -15,9 +15,10 @@ use super::trace_list_page::{FIRST_PORTION, MAX_EXAMINED_TRACES, PORTION_GROWTH,
 
 /// Trajectories that a search on PostgreSQL examines before it decides whether its words are rare.
 const MIN_SAMPLED_TRAJECTORIES: usize = 1_000;
-/// Maximum number of expected matches that are worth sorting. PostgreSQL reads a row for each of them, about 5 us. Words
-/// that were frequent once and are not any more have more matches than expected; the query's time limit ends those.
-const MAX_SORTED_MATCHES: i128 = 8_000;
+/// Maximum number of expected matches that are worth sorting. PostgreSQL reads a row for each of them, 5 us if it is in
+/// memory. Words that were frequent once and are not any more have more matches than expected; the query's time limit
+/// ends those.
+const MAX_SORTED_MATCHES: i128 = 4_000;
 
 /// A page of search results, latest arrival first. A trace is listed once, for the latest of its trajectories that
 /// match.
@@ -39,21 +40,29 @@ pub(super) fn search_trace_page(
     own.extend([
         SqlValue::Integer(filter.from_ns.unwrap_or(i64::MIN)),
         SqlValue::Integer(filter.to_ns.unwrap_or(i64::MAX)),
-        SqlValue::Text(terms.to_owned()),
     ]);
     let columns = listed_columns_sql(&conditions, project.is_some());
-    let mut search = TraceSearch { sql, terms, own, before, limit, numbers: Vec::new(), last: before, examined: 0 };
+    let mut search = TraceSearch {
+        sql,
+        terms,
+        own,
+        project,
+        before,
+        limit,
+        numbers: Vec::new(),
+        last: before,
+        examined: 0,
+        sampled_matches: None,
+    };
     let has_more = match sql.sqlite() {
         // SQLite computes rows as they are read.
-        Some(_) => search.walk_matches(&ordered_index_sql(&columns), MAX_EXAMINED_TRACES)?,
+        Some(_) => search.walk_index(&ordered_index_sql(&columns))?,
         None => {
             // A plan that is made without the words at hand may use the other index.
             sql.execute_batch("SET LOCAL plan_cache_mode = force_custom_plan")?;
-            match search.walk_recent(&recent_words_sql(&columns))? {
+            match search.walk_recent(&recent_words_sql(&columns, project.is_some()))? {
                 RecentSearch::Ended { has_more } => has_more,
-                RecentSearch::RareWords => {
-                    search.walk_matches(&sorted_matches_sql(&columns), FIRST_PORTION.max(limit + 1))?
-                }
+                RecentSearch::RareWords => search.walk_rare(&listed_matches_sql(&columns, project.is_some()))?,
             }
         }
     };
@@ -76,33 +85,47 @@ fn ordered_index_sql(columns: &str) -> String {
     )
 }
 
-/// PostgreSQL: the trace of each row of `words`. The limits keep it from reading both tables as a whole.
-const TRACE_OF_WORDS: &str = "\
-    JOIN LATERAL (SELECT trace FROM trajectory WHERE no = words.rowid LIMIT 1) AS trajectory ON TRUE \
-    JOIN LATERAL (SELECT no, project, start_ns FROM trace WHERE no = trajectory.trace LIMIT 1) AS trace ON TRUE";
+/// PostgreSQL: the trace of each trajectory. The limits keep it from reading the tables as a whole.
+const TRACE_OF_TRAJECTORY: &str =
+    "JOIN LATERAL (SELECT no, project, start_ns FROM trace WHERE no = trajectory.trace LIMIT 1) AS trace ON TRUE";
 
-/// PostgreSQL: those of the latest trajectories that match. The inner limit bounds what is examined.
-fn recent_words_sql(columns: &str) -> String {
+/// PostgreSQL: the latest trajectories, of all projects or of one, whose words match. The inner limit bounds what is
+/// examined.
+fn recent_words_sql(columns: &str, of_project: bool) -> String {
+    let within = if of_project { "project = ? AND" } else { "" };
     format!(
-        "SELECT {columns} FROM (SELECT rowid, words MATCH ? AS is_match FROM words WHERE rowid < ? \
-         ORDER BY rowid DESC LIMIT ?) AS words {TRACE_OF_WORDS} WHERE words.is_match ORDER BY words.rowid DESC"
+        "SELECT {columns} FROM (SELECT no, trace FROM trajectory WHERE {within} no < ? ORDER BY no DESC LIMIT ?) AS trajectory \
+         JOIN LATERAL (SELECT rowid, words MATCH ? AS is_match FROM words WHERE rowid = trajectory.no LIMIT 1) AS words ON TRUE \
+         {TRACE_OF_TRAJECTORY} WHERE words.is_match ORDER BY words.rowid DESC"
     )
 }
 
-/// PostgreSQL: the latest of all matches. The sum keeps it from walking the rows in their order.
-fn sorted_matches_sql(columns: &str) -> String {
+/// PostgreSQL: the numbers of the latest of all matches. The sum keeps it from walking the rows in their order.
+const SORTED_MATCHES: &str =
+    "SELECT rowid FROM words WHERE words MATCH ? AND rowid < ? ORDER BY rowid + 0 DESC LIMIT ?";
+
+/// PostgreSQL: what is listed of the trajectories with these numbers. Those of other projects are found in an index, which
+/// spares reading their rows.
+fn listed_matches_sql(columns: &str, of_project: bool) -> String {
+    let within = if of_project { "project = ? AND" } else { "" };
     format!(
-        "SELECT {columns} FROM (SELECT rowid FROM words WHERE words MATCH ? AND rowid < ? \
-         ORDER BY rowid + 0 DESC LIMIT ?) AS words {TRACE_OF_WORDS} ORDER BY words.rowid DESC"
+        "SELECT {columns} FROM unnest(CAST(CAST(? AS TEXT) AS BIGINT[])) AS words (rowid) \
+         JOIN LATERAL (SELECT trace FROM trajectory WHERE {within} no = words.rowid LIMIT 1) AS trajectory ON TRUE \
+         {TRACE_OF_TRAJECTORY} ORDER BY words.rowid DESC"
     )
 }
+
+/// PostgreSQL: how many of the latest trajectories of all projects match.
+const SAMPLED_MATCHES: &str = "SELECT count(*) FROM (SELECT words MATCH ? AS is_match FROM words \
+                               ORDER BY rowid DESC LIMIT ?) AS latest WHERE is_match";
 
 /// A page that is being filled.
 struct TraceSearch<'s> {
     sql: &'s SqlConnection,
     terms: &'s str,
-    /// The parameters of every statement, but for the last two: the trajectory before which it begins, and how many.
+    /// The parameters of what is listed, which come first in every statement.
     own: Vec<SqlValue>,
+    project: Option<i64>,
     /// The trajectory before which the page begins.
     before: i64,
     limit: usize,
@@ -110,6 +133,8 @@ struct TraceSearch<'s> {
     /// The last trajectory that was examined.
     last: i64,
     examined: usize,
+    /// How many of the latest trajectories of all projects match, once it was counted.
+    sampled_matches: Option<i64>,
 }
 
 /// How far the latest trajectories answered a search.
@@ -122,20 +147,36 @@ enum RecentSearch {
 }
 
 impl TraceSearch<'_> {
-    /// Walks matches in portions that grow. Returns whether there may be more.
-    fn walk_matches(&mut self, statement: &str, mut portion: usize) -> Result<bool, StoreError> {
-        loop {
-            portion = portion.min(MAX_EXAMINED_TRACES - self.examined);
-            let read = self.list_matches(statement, portion)?;
-            self.examined += read;
-            if self.is_full() || self.examined == MAX_EXAMINED_TRACES {
+    /// Walks matches through SQLite's index. Returns whether there may be more.
+    fn walk_index(&mut self, statement: &str) -> Result<bool, StoreError> {
+        let bounds = [self.text_param(), SqlValue::Integer(self.last), SqlValue::Integer(MAX_EXAMINED_TRACES as i64)];
+        let read = self.list_matches(statement, &bounds)?;
+        Ok(self.is_full() || read == MAX_EXAMINED_TRACES)
+    }
+
+    /// Finds all matches at once, and walks them in portions that grow. Returns whether there may be more.
+    fn walk_rare(&mut self, statement: &str) -> Result<bool, StoreError> {
+        let most = MAX_EXAMINED_TRACES - self.examined;
+        let matches: Vec<i64> = self
+            .sql
+            .prepare_cached(SORTED_MATCHES)?
+            .query_map(params![self.terms, self.last, most as i64], |row| row.get(0))?
+            .collect::<Result<_, _>>()?;
+        let mut portion = FIRST_PORTION.max(self.limit + 1);
+        let mut rest = matches.as_slice();
+        while !rest.is_empty() {
+            let (numbers, later) = rest.split_at(portion.min(rest.len()));
+            let numbers: Vec<String> = numbers.iter().map(i64::to_string).collect();
+            let mut bounds = vec![SqlValue::Text(format!("{{{}}}", numbers.join(",")))];
+            bounds.extend(self.project.map(SqlValue::Integer));
+            self.list_matches(statement, &bounds)?;
+            if self.is_full() {
                 return Ok(true);
             }
-            if read < portion {
-                return Ok(false);
-            }
+            rest = later;
             portion *= PORTION_GROWTH;
         }
+        Ok(matches.len() == most)
     }
 
     /// Walks the latest trajectories, as long as enough of them match.
@@ -145,7 +186,9 @@ impl TraceSearch<'_> {
         loop {
             portion = portion.min(MAX_EXAMINED_TRACES - self.examined);
             let end = self.find_end_of_portion(portion)?;
-            matches += self.list_matches(statement, portion)?;
+            let mut bounds: Vec<SqlValue> = self.project.map(SqlValue::Integer).into_iter().collect();
+            bounds.extend([SqlValue::Integer(self.last), SqlValue::Integer(portion as i64), self.text_param()]);
+            matches += self.list_matches(statement, &bounds)?;
             if self.is_full() {
                 return Ok(RecentSearch::Ended { has_more: true });
             }
@@ -173,30 +216,53 @@ impl TraceSearch<'_> {
 
     /// The last trajectory of the next portion; `None` if there are fewer.
     fn find_end_of_portion(&self, portion: usize) -> Result<Option<i64>, StoreError> {
-        let mut statement =
-            self.sql.prepare_cached("SELECT rowid FROM words WHERE rowid < ? ORDER BY rowid DESC LIMIT 1 OFFSET ?")?;
-        Ok(statement.query_row(params![self.last, portion as i64 - 1], |row| row.get(0)).optional()?)
+        let within = if self.project.is_some() { "project = ? AND" } else { "" };
+        let mut values: Vec<SqlValue> = self.project.map(SqlValue::Integer).into_iter().collect();
+        values.extend([SqlValue::Integer(self.last), SqlValue::Integer(portion as i64 - 1)]);
+        let mut statement = self.sql.prepare_cached(&format!(
+            "SELECT no FROM trajectory WHERE {within} no < ? ORDER BY no DESC LIMIT 1 OFFSET ?"
+        ))?;
+        Ok(statement.query_row(params_from_iter(values), |row| row.get(0)).optional()?)
     }
 
     /// Whether few of all trajectories match, if they are like those that were examined.
-    fn expect_few_matches(&self, matches: usize) -> Result<bool, StoreError> {
+    fn expect_few_matches(&mut self, matches: usize) -> Result<bool, StoreError> {
         // As counted when the table was last analyzed; negative before that. Numbers of trajectories have gaps.
         let mut statement = self.sql.prepare_cached(
             "SELECT CAST(reltuples AS BIGINT) FROM pg_class WHERE oid = CAST(CAST('words' AS TEXT) AS REGCLASS)",
         )?;
         let rows: i64 = statement.query_row((), |row| row.get(0))?;
-        let expected = i128::from(rows) * matches as i128 / self.examined as i128;
-        Ok(rows > 0 && expected <= MAX_SORTED_MATCHES)
+        let is_few = |matches: i64, examined: usize| {
+            rows > 0 && i128::from(rows) * i128::from(matches) / examined as i128 <= MAX_SORTED_MATCHES
+        };
+        if !is_few(matches as i64, self.examined) || self.project.is_none() {
+            return Ok(is_few(matches as i64, self.examined));
+        }
+        // What is rare in one project may be frequent in others, and the index has those of all.
+        let found = match self.sampled_matches {
+            Some(known) => known,
+            None => self
+                .sql
+                .prepare_cached(SAMPLED_MATCHES)?
+                .query_row(params![self.terms, MIN_SAMPLED_TRAJECTORIES as i64], |row| row.get(0))?,
+        };
+        self.sampled_matches = Some(found);
+        Ok(is_few(found, MIN_SAMPLED_TRAJECTORIES))
+    }
+
+    fn text_param(&self) -> SqlValue {
+        SqlValue::Text(self.terms.to_owned())
     }
 
     fn is_full(&self) -> bool {
         self.numbers.len() == self.limit
     }
 
-    /// Adds the matches of a statement until the page is full. Returns how many were read.
-    fn list_matches(&mut self, statement: &str, portion: usize) -> Result<usize, StoreError> {
+    /// Adds the matches of a statement until the page is full. `bounds` are its parameters after those of what is listed.
+    /// Returns how many were read.
+    fn list_matches(&mut self, statement: &str, bounds: &[SqlValue]) -> Result<usize, StoreError> {
         let mut values = self.own.clone();
-        values.extend([SqlValue::Integer(self.last), SqlValue::Integer(portion as i64)]);
+        values.extend_from_slice(bounds);
         let mut statement = self.sql.prepare_cached(statement)?;
         let mut rows = statement.query(params_from_iter(values))?;
         let mut read = 0;

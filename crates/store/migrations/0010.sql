@@ -1,0 +1,1 @@
+-- Both engines have the same number of migrations; only PostgreSQL has something new here.
