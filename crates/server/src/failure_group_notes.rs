@@ -11,6 +11,8 @@ use crate::state::ServerState;
 /// Maximum number of characters of a name and of a note.
 pub(crate) const MAX_NAME_CHARS: usize = 120;
 pub(crate) const MAX_NOTE_CHARS: usize = 2_000;
+/// The message of a 404.
+pub(crate) const UNKNOWN_GROUP: &str = "failure group not found";
 
 /// Checks, redacts and stores a note. 400 for a text that is too long, 404 for an unknown group.
 pub(crate) async fn annotate_failure_group(
@@ -27,7 +29,7 @@ pub(crate) async fn annotate_failure_group(
         Ok(server.store.annotate_failure_group(&key, note, now_ns())?.wait()?)
     })
     .await?;
-    if is_known { Ok(()) } else { Err(ApiError::not_found("There is no such failure group.")) }
+    if is_known { Ok(()) } else { Err(ApiError::not_found(UNKNOWN_GROUP)) }
 }
 
 fn check_text(

@@ -104,8 +104,8 @@ pub(crate) fn find_evaluators_for_projects<'r>(
         let pattern = rule.project.as_deref().unwrap_or("*");
         if project_pattern::may_overlap(pattern, projects) {
             found.extend(rule.evaluators.iter().filter(|known| &*known.name == evaluator));
-            // Later rules grade none of the projects.
-            if pattern == "*" || !project_pattern::may_match_several(projects) {
+            // Later rules grade none of the projects. A pattern that begins with another one matches none but its projects.
+            if project_pattern::is_project_match(pattern, projects) {
                 break;
             }
         }

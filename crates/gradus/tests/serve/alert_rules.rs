@@ -87,7 +87,7 @@ fn an_alert_on_rules_that_only_give_flags_measures_the_share_without_a_flag() {
 
 #[test]
 fn an_alert_on_two_kinds_of_judges_is_refused() {
-    let rules = "[[rule]]\nname = \"by model\"\nproject = \"shop\"\njudge = \"openai/gpt-4o\"\n\
+    let rules = "[[rule]]\nname = \"by model\"\nproject = \"shop*\"\njudge = \"openai/gpt-4o\"\n\
                  base_url = \"http://127.0.0.1:9/v1\"\n[[rule]]\nname = \"by rules\"\n";
     let lab = Lab::with("", rules);
     let server = lab.serve();
@@ -101,6 +101,7 @@ fn an_alert_on_two_kinds_of_judges_is_refused() {
     assert!(status == 422 && text.contains("there is no common score"), "{text}");
     for (name, project, when) in [
         ("of the model", Some("shop"), when),
+        ("of the model in some projects", Some("shop-*"), when),
         ("of the rules", Some("web*"), when),
         ("facts", None, "call_validity < 1 over 1h"),
     ] {

@@ -327,7 +327,7 @@ fn a_group_form_that_is_refused_keeps_what_was_typed() {
     // Without a page for its form, the text is there to copy.
     let gone = post(&server, "/groups/gone", "name=Wrong+file&note=keep+%3Cthis%3E");
     let text = gone.text();
-    assert!(gone.status == 404 && text.contains("no such failure group"), "{text}");
+    assert!(gone.status == 404 && text.contains("failure group not found"), "{text}");
     assert!(
         text.contains("readonly>Wrong file</textarea>") && text.contains("readonly>keep &#60;this&#62;</textarea>")
     );

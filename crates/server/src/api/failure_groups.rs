@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::derived_checks::{DerivedChecks, derive_checks};
-use crate::failure_group_notes::annotate_failure_group;
+use crate::failure_group_notes::{UNKNOWN_GROUP, annotate_failure_group};
 use crate::http_error::{ApiError, ApiQuery, run_large_query, run_short_query};
 use crate::receive;
 use crate::state::ServerState;
@@ -189,7 +189,7 @@ pub(super) async fn get_failure_group(
     run_short_query(&server, move |server| {
         let options = FailureGroupOptions { before_ns: None, with_muted: true, key: Some(&key), limit: 1 };
         let groups = server.store.failure_groups(&MetricFilter::default(), options)?.groups;
-        let group = groups.into_iter().next().ok_or_else(|| ApiError::not_found("there is no such failure group"))?;
+        let group = groups.into_iter().next().ok_or_else(|| ApiError::not_found(UNKNOWN_GROUP))?;
         let examples = server.store.failure_trajectories(&MetricFilter::default(), &key, limit)?;
         let examples = examples.into_iter().map(FailureExampleItem::from_row).collect();
         Ok(Json(FailureGroupDetails { group: FailureGroupItem::from_row(group), examples }))
@@ -239,7 +239,7 @@ pub(super) async fn download_group_dataset(
     let lines = run_large_query(&server, move |server| {
         let examples = server.store.failure_trajectories(&filter, &key, MAX_ITEMS)?;
         if examples.is_empty() {
-            return Err(ApiError::not_found("there is no such failure group, or no stored run of the filter has it"));
+            return Err(ApiError::not_found("failure group not found among the stored runs of the filter"));
         }
         let options = FailureGroupOptions { before_ns: None, with_muted: true, key: Some(&key), limit: 1 };
         let group = server.store.failure_groups(&MetricFilter::default(), options)?.groups.into_iter().next();

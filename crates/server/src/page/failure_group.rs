@@ -30,7 +30,7 @@ use crate::caller::{RequestCaller, RequiredScope};
 use crate::clock::now_ns;
 use crate::derived_checks::derive_checks;
 use crate::evaluators::find_evaluator_title;
-use crate::failure_group_notes::{MAX_NAME_CHARS, MAX_NOTE_CHARS, annotate_failure_group};
+use crate::failure_group_notes::{MAX_NAME_CHARS, MAX_NOTE_CHARS, UNKNOWN_GROUP, annotate_failure_group};
 use crate::http_error::{ApiError, run_short_query};
 use crate::state::ServerState;
 
@@ -47,6 +47,8 @@ struct FailureGroupPage {
     frame: PageLayout,
     projects: Vec<SelectOption>,
     ranges: Vec<SelectOption>,
+    /// URL without the days, if days are selected.
+    without_days: Option<String>,
     /// Filters that the form does not show. Each can be removed.
     chips: Vec<FilterChip>,
     /// Fields that the form sends along.
@@ -106,8 +108,7 @@ fn build_group_page(
         let options = FailureGroupOptions { before_ns, with_muted: true, key: Some(key), limit: 1 };
         Ok(store.failure_groups(filter, options)?.groups.into_iter().next())
     };
-    let stored =
-        load(&MetricFilter::default(), None)?.ok_or_else(|| ApiError::not_found("There is no such failure group."))?;
+    let stored = load(&MetricFilter::default(), None)?.ok_or_else(|| ApiError::not_found(UNKNOWN_GROUP))?;
     // Without the project of the filter there is no row.
     let row = load(&filter, time.before_ns)?.unwrap_or_else(|| FailureGroupRow {
         trajectories: 0,
@@ -141,6 +142,7 @@ fn build_group_page(
         frame,
         projects: build_project_options(store.project_names()?, choice.project.as_deref()),
         ranges: build_range_options(choice.preset()?),
+        without_days: choice.has_days().then(|| here.with_replaced("from", None).with_replaced("to", None).to_string()),
         chips: chips.collect(),
         hidden: hidden.collect(),
         overview: scope.overview.to_string(),
@@ -215,8 +217,9 @@ async fn render_refused_form(
     headers: &HeaderMap,
     error: ApiError,
 ) -> Response {
-    let frame = || PageLayout::new("/", None, headers);
-    let (own, back) = (frame(), format_group_path(&key));
+    let project = choice.project.clone();
+    let frame = || PageLayout::new("/", project.as_deref(), headers);
+    let (own, back) = (frame(), choice.to_url().with_path(format_group_path(&key)).to_string());
     match run_short_query(server, move |server| build_group_page(server, &key, &choice, own, true)).await {
         Ok(mut page) => {
             page.problem = Some(error.message().to_owned());

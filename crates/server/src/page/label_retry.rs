@@ -33,13 +33,14 @@ struct LabelRetryPage {
     back: String,
 }
 
-/// Renders the page with the status of the error.
+/// Renders the page with the status of the error. A key that may label need not be one that may read the verdict.
 pub(super) async fn render_label_retry(
     server: &Arc<ServerState>,
     label: LabelForm,
     author: LabelAuthor,
     headers: &HeaderMap,
     error: ApiError,
+    may_read: bool,
 ) -> Response {
     let frame = PageLayout::new("/review", None, headers);
     let back = parse_own_path(label.back.as_deref()).unwrap_or("/review").to_owned();
@@ -47,7 +48,10 @@ pub(super) async fn render_label_retry(
     let chosen = chosen.into_iter().find(|text| !text.trim().is_empty()).unwrap_or_default();
     let (chosen, note) = (text::format_display_line(chosen), label.note.clone().unwrap_or_default());
     // Without the verdict, the page still shows the submitted input.
-    let item = run_large_query(server, move |server| load_item(server, label)).await.ok().flatten();
+    let item = match may_read {
+        true => run_large_query(server, move |server| load_item(server, label)).await.ok().flatten(),
+        false => None,
+    };
     let page = LabelRetryPage { frame, message: error.message().to_owned(), item, author, label: chosen, note, back };
     match error.status() {
         status if status.is_client_error() || status.is_server_error() => respond_with_status(status, &page),

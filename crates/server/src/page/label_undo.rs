@@ -20,7 +20,7 @@ use super::render::{self, PageError};
 use super::review_query::ReviewQuery;
 use super::unsent_text::UnsentTextPage;
 use super::{PageLayout, form, review};
-use crate::caller::RequestCaller;
+use crate::caller::{RequestCaller, RequiredScope};
 use crate::http_error::{ApiError, run_large_query, run_outside_pool};
 use crate::signature;
 use crate::state::ServerState;
@@ -107,6 +107,10 @@ async fn render_review_with_note(
     let author = LabelAuthor::from_headers(headers, caller);
     let frame = |project: Option<&str>| PageLayout::new("/review", project, headers);
     let built = match choice {
+        // A key that may label need not be one that may read.
+        Ok(_) if !caller.has_scope(RequiredScope::Read) => {
+            Err(ApiError::new(StatusCode::FORBIDDEN, "the key may not read"))
+        }
         Ok(choice) => {
             let choice = ReviewQuery { note: Some(note.clone()), ..choice.without_blanks() };
             let (frame, address) = (frame(choice.project.as_deref()), back.clone());

@@ -21,7 +21,7 @@ use super::label_form::LabelForm;
 use super::render::PageError;
 use super::verdict::format_label_target;
 use super::{form, label_retry, label_undo, verdict};
-use crate::caller::RequestCaller;
+use crate::caller::{RequestCaller, RequiredScope};
 use crate::evaluators;
 use crate::http_error::{ApiError, run_outside_pool};
 use crate::page::label_authors::{LabelAuthor, MAX_WRITTEN_NAME_BYTES};
@@ -39,11 +39,12 @@ pub(super) async fn submit_label(
     let given = label.author.as_deref().map(str::trim).filter(|name| !name.is_empty());
     let person = given
         .map_or_else(|| LabelAuthor::from_headers(&headers, &caller), |name| LabelAuthor::from_name(name, &caller));
+    let may_read = caller.has_scope(RequiredScope::Read);
     match store_label(&server, label.clone(), person.clone(), caller).await {
         Ok(to) => Ok(respond_stored(&server, &to, &person, wants_json(&headers))),
         // The script shows the message beside the form, which is still on the page.
         Err(error) if wants_json(&headers) => Ok(error.into_response()),
-        Err(error) => Ok(label_retry::render_label_retry(&server, label, person, &headers, error).await),
+        Err(error) => Ok(label_retry::render_label_retry(&server, label, person, &headers, error, may_read).await),
     }
 }
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use gradus_store::{MetricPeriod, ScoreMoments};
 
-use crate::evaluators::{find_evaluator_scale, find_evaluator_title, gives_only_flags};
+use crate::evaluators::{find_evaluator_scale, find_evaluator_title};
+use crate::grading_rule::{find_evaluators_for_projects, is_flagging_evaluator};
 use crate::page::alert_bands::{ChartAlert, ChartAlerts};
 use crate::page::metric_value::{FlagShare, build_metric_result};
 use crate::settings::ReloadableSettings;
@@ -207,7 +208,7 @@ pub(super) fn build_all_series<'r>(
     let made = by_evaluator.into_iter().map(|(name, periods)| {
         let alerts: Vec<&ChartAlert> = alerts.find(name, project).collect();
         let periods: Vec<(i64, ScoreMoments)> = periods.into_iter().collect();
-        build_evaluator_series(settings, name, &periods, &alerts, time, now_ns)
+        build_evaluator_series(settings, name, project, &periods, &alerts, time, now_ns)
     });
     made.collect()
 }
@@ -234,6 +235,7 @@ pub(super) fn merge_periods<T: Copy + Default + std::ops::AddAssign>(
 fn build_evaluator_series(
     settings: &ReloadableSettings,
     evaluator: &str,
+    project: Option<&str>,
     rows: &[(i64, ScoreMoments)],
     alerts: &[&ChartAlert],
     time: &OverviewTimeRange,
@@ -246,7 +248,8 @@ fn build_evaluator_series(
     let best = build_metric_result(settings, evaluator, &ScoreMoments::default());
     // A mean of rules that only notice mistakes would describe the few cases that they decided. Alerts compare the
     // share without a flag, too.
-    let shows_flags = best.is_share && gives_only_flags(settings, evaluator);
+    let graded = find_evaluators_for_projects(&settings.rules, evaluator, project);
+    let shows_flags = best.is_share && !graded.is_empty() && graded.into_iter().all(is_flagging_evaluator);
     let mut points: Vec<TimelinePoint> = Vec::new();
     let (mut table, mut last) = (Vec::new(), None);
     for (at, moments) in &rows {

@@ -110,7 +110,7 @@ impl ReviewQuery {
         })
     }
 
-    /// The parameters that the form does not show. A sample is drawn from all verdicts, so it drops them.
+    /// The parameters that the form does not show. A sample is drawn from all verdicts, so the page leaves them out of its form.
     pub(super) fn hidden_limits(&self) -> [(&'static str, &Option<String>); 6] {
         [
             ("agent", &self.agent),
