@@ -41,7 +41,7 @@ def a_queue_with_undo(browser):
     assert page.locator("[data-review] .badge").first.inner_text() == shown
     expect(page.locator("[data-note]")).to_have_value("a note")
     # A note that no address takes comes back whole, and the page can be loaded again.
-    note = "a long note, " * 300
+    note = ", ".join(["a long note"] * 300)
     page.locator("[data-note]").fill(note)
     with page.expect_navigation():
         page.locator("[data-key=y]").click()

@@ -196,7 +196,7 @@ def review_of_a_group(browser):
     expect(page.get_by_role("alert")).to_contain_text("Not saved. The note has 2001 characters")
     expect(page.get_by_label("Note: who looks at it")).to_have_value("n" * 2001)
     # The page has the time of the overview, and the project can be chosen.
-    page.get_by_label("Time").select_option("30d")
+    page.get_by_label("Time", exact=True).select_option("30d")
     page.wait_for_url("**range=30d*")
     expect(page.locator("[data-group-facts]")).to_contain_text("Worst example")
     expect(page.get_by_text(re.compile("dataset"))).not_to_have_count(0)
