@@ -195,6 +195,9 @@ def review_of_a_group(browser):
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("alert")).to_contain_text("Not saved. The note has 2001 characters")
     expect(page.get_by_label("Note: who looks at it")).to_have_value("n" * 2001)
+    # The browser reports the refusal, and nothing else.
+    assert len(page.trouble) == 1 and "400" in page.trouble[0], page.trouble
+    page.trouble.clear()
     # The page has the time of the overview, and the project can be chosen.
     page.get_by_label("Time", exact=True).select_option("30d")
     page.wait_for_url("**range=30d*")
