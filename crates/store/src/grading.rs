@@ -384,6 +384,14 @@ fn move_trajectory(
     replace_failures(sql, no)
 }
 
+/// Both engines assign the number. For SQLite see `INSERT_TRACE`.
+pub(crate) const INSERT_NEW_TRAJECTORY: &str = "INSERT OR FAIL INTO trajectory (trajectory_id, story, trace, project, start_ns, end_ns, agent, version, model, query, \
+     steps, is_error, tools, tokens, cost_usd, digest, body, session) \
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+const REPLACE_TRAJECTORY: &str = "INSERT INTO trajectory (trajectory_id, story, trace, project, start_ns, end_ns, agent, version, model, query, \
+     steps, is_error, tools, tokens, cost_usd, digest, body, session, no) \
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+
 /// Inserts a trajectory with its outcomes. A replaced one keeps its number, so that cursors and references stay valid.
 fn insert_trajectory<'r>(
     sql: &SqlConnection,
@@ -393,18 +401,8 @@ fn insert_trajectory<'r>(
     now_ns: i64,
     pending: &mut PendingWrites<'r>,
 ) -> Result<i64, StoreError> {
-    // OR FAIL as in `insert_trace`: with a trigger, SQLite would otherwise copy each page before it is changed.
-    let insert = sql.choose(
-        "INSERT OR FAIL INTO trajectory (no, trajectory_id, story, trace, project, start_ns, end_ns, agent, version, model, \
-         query, steps, is_error, tools, tokens, cost_usd, digest, body, session) \
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        "INSERT INTO trajectory (no, trajectory_id, story, trace, project, start_ns, end_ns, agent, version, model, \
-         query, steps, is_error, tools, tokens, cost_usd, digest, body, session) \
-         VALUES (coalesce(?, nextval('trajectory_no_seq')), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    );
     let tools = record.tools.join("\n");
     let values = params![
-        number,
         record.trajectory_id,
         place.trace_group,
         place.trace,
@@ -423,8 +421,12 @@ fn insert_trajectory<'r>(
         &digest.0[..],
         body,
         record.session,
+        number,
     ];
-    let no = sql.insert_numbered(insert, values)?;
+    let no = match number {
+        Some(_) => sql.insert_numbered(REPLACE_TRAJECTORY, values)?,
+        None => sql.insert_numbered(INSERT_NEW_TRAJECTORY, &values[..values.len() - 1])?,
+    };
     pending.words.push((no, &record.words));
     pending.sums.add_trajectory(place.project, record);
     pending.usage.add_trajectory(place.project, record);

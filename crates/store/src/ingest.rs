@@ -260,6 +260,18 @@ struct TraceDelta {
     has_versions: bool,
 }
 
+/// A statement with triggers could fail halfway, so SQLite copies every page before it changes it: into a file, if they
+/// are many. Here the whole task is rolled back on failure. SQLite spares the copies where nothing in the statement or its
+/// triggers can abort: conflicts FAIL, the number is the one that SQLite assigns itself, and no function is called.
+const INSERT_TRACE: &str = "INSERT OR FAIL INTO trace (trace_id, project, name, start_ns, end_ns, spans, errors, bytes, \
+     has_root, has_versions, story, arrived_ns, first_arrived_ns) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?12)";
+
+/// See [`INSERT_TRACE`].
+const UPDATE_TRACE: &str = "UPDATE OR FAIL trace SET end_ns = CASE WHEN ?2 > end_ns THEN ?2 ELSE end_ns END, \
+     spans = spans + ?3, errors = errors + ?4, bytes = bytes + ?5, has_root = ?6, has_versions = has_versions OR ?7, \
+     arrived_ns = ?8, name = coalesce(?9, name) WHERE no = ?1";
+
 /// Inserts the row of a new trace.
 fn insert_trace(
     sql: &SqlConnection,
@@ -270,27 +282,27 @@ fn insert_trace(
 ) -> Result<(), StoreError> {
     // Records without a time are listed by their arrival.
     let (start_ns, end_ns) = chunk_time_range(chunk).unwrap_or((now_ns, now_ns));
-    // A statement with triggers could fail halfway, so SQLite copies every page before it changes it. Here the whole
-    // task is rolled back on failure, and OR FAIL avoids the copies.
-    sql.prepare_cached(
-        "INSERT OR FAIL INTO trace (no, trace_id, project, name, start_ns, end_ns, spans, errors, bytes, has_root, \
-         has_versions, story, arrived_ns, first_arrived_ns) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?1, ?12, ?12)",
-    )?
-    .execute(params![
-        no,
-        &chunk.trace_id.0.to_be_bytes()[..],
-        added.project,
-        chunk.root.as_ref().map_or(chunk.name.as_str(), |root| &root.name),
-        start_ns,
-        end_ns,
-        added.spans,
-        added.errors,
-        added.bytes,
-        added.root_state,
-        added.has_versions,
-        now_ns,
-    ])?;
+    let assigned = sql.insert_numbered(
+        INSERT_TRACE,
+        params![
+            &chunk.trace_id.0.to_be_bytes()[..],
+            added.project,
+            chunk.root.as_ref().map_or(chunk.name.as_str(), |root| &root.name),
+            start_ns,
+            end_ns,
+            added.spans,
+            added.errors,
+            added.bytes,
+            added.root_state,
+            added.has_versions,
+            no,
+            now_ns,
+        ],
+    )?;
+    // Spans and blocks of the trace have this number already.
+    if assigned != no {
+        return Err(StoreError::Sql(format!("a new trace got the number {assigned} instead of {no}")));
+    }
     Ok(())
 }
 
@@ -305,11 +317,7 @@ fn update_trace(
     let (start_ns, end_ns) = chunk_time_range(chunk).unwrap_or((i64::MAX, 0));
     // Project and name of the root span are those of the trace; until it arrives, those of the first span.
     let root = chunk.root.as_ref();
-    sql.prepare_cached(
-        "UPDATE OR FAIL trace SET end_ns = max(end_ns, ?2), spans = spans + ?3, errors = errors + ?4, bytes = bytes + ?5, \
-         has_root = ?6, has_versions = has_versions OR ?7, arrived_ns = ?8, name = coalesce(?9, name) WHERE no = ?1",
-    )?
-    .execute(params![
+    sql.prepare_cached(UPDATE_TRACE)?.execute(params![
         trace.no,
         end_ns,
         added.spans,
@@ -539,4 +547,35 @@ fn merge_trace_groups(sql: &SqlConnection, a: i64, b: i64) -> Result<Option<i64>
     .execute([low, high])?;
     sql.prepare_cached("DELETE FROM due WHERE story = ?")?.execute([high])?;
     Ok(Some(low))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connection::open_writer;
+    use crate::grading::INSERT_NEW_TRAJECTORY;
+
+    /// In a statement with triggers, an instruction that may abort makes SQLite copy each page before it is changed.
+    #[test]
+    fn statements_of_the_hot_path_need_no_copies_of_pages() {
+        let folder = tempfile::tempdir().unwrap();
+        let sql = open_writer(&folder.path().join("store.db")).unwrap();
+        let may_abort = |statement: &str| {
+            let mut explain = sql.prepare(&format!("EXPLAIN {statement}")).unwrap();
+            let rows = explain.raw_query().mapped(|row| Ok((row.get(1)?, row.get(3)?)));
+            let program: Vec<(String, i64)> = rows.collect::<Result<_, _>>().unwrap();
+            const ABORT: i64 = 2;
+            program.iter().any(|(operation, p2)| match operation.as_str() {
+                "MustBeInt" | "Function" | "PureFunc" => true,
+                "Halt" | "HaltIfNull" => *p2 == ABORT,
+                _ => false,
+            })
+        };
+        for statement in [INSERT_TRACE, UPDATE_TRACE, INSERT_NEW_TRAJECTORY] {
+            assert!(!may_abort(statement), "{statement}");
+        }
+        assert!(may_abort(&INSERT_TRACE.replacen("(trace_id", "(no, trace_id", 1).replacen("(?1", "(99, ?1", 1)));
+        assert!(may_abort(&INSERT_TRACE.replacen(" OR FAIL", "", 1)));
+        assert!(may_abort("UPDATE OR FAIL trace SET end_ns = max(end_ns, ?2), spans = spans + ?3 WHERE no = ?1"));
+    }
 }
