@@ -1,8 +1,8 @@
 //! Searches the words of trajectories and lists their traces, latest arrival first.
 //!
-//! SQLite's full-text index has the order of the list. PostgreSQL's has none: it finds all matches before the first one can
-//! be listed, and its statistics do not know rare words. So the latest trajectories are examined one by one there, which
-//! fills a page for frequent words, and the index is asked once for words that turn out to be rare.
+//! SQLite's full-text index has the order of the list. PostgreSQL's has none, and its statistics do not know rare words. So
+//! the latest trajectories are examined one by one there, which fills a page for frequent words. For words that turn out to
+//! be rare, the index is asked for the matches in a window of the latest trajectories, then in larger windows before it.
 
 use std::ops::ControlFlow;
 
@@ -14,11 +14,16 @@ use super::trace_conditions::build_trace_conditions;
 use super::trace_list_page::{FIRST_PORTION, MAX_EXAMINED_TRACES, PORTION_GROWTH, TraceListCursor, TraceNumberPage};
 
 /// Trajectories that a search on PostgreSQL examines before it decides whether its words are rare.
-const MIN_SAMPLED_TRAJECTORIES: usize = 1_000;
-/// Maximum number of expected matches that are worth sorting. PostgreSQL reads a row for each of them, 5 us if it is in
-/// memory. Words that were frequent once and are not any more have more matches than expected; the query's time limit
-/// ends those.
-const MAX_SORTED_MATCHES: i128 = 4_000;
+const MIN_SAMPLED_TRAJECTORIES: usize = 300;
+/// One of how many trajectories a rare word is in, at most.
+const RARE_WORD_INTERVAL: usize = 20;
+/// Trajectories of all projects in the first window in which the index is asked for matches. PostgreSQL combines the index
+/// of words with that of numbers, so only rows of matches are read, and a window costs 0.2 us for each of its trajectories.
+const FIRST_WINDOW: usize = 4_096;
+/// Maximum growth of a window from one to the next.
+const WINDOW_GROWTH: usize = 16;
+/// Expected number of matches that are found at once, without a window: reading a row for each takes 5 to 10 us.
+const MAX_SORTED_MATCHES: i128 = 2_000;
 
 /// A page of search results, latest arrival first. A trace is listed once, for the latest of its trajectories that
 /// match.
@@ -42,28 +47,15 @@ pub(super) fn search_trace_page(
         SqlValue::Integer(filter.to_ns.unwrap_or(i64::MAX)),
     ]);
     let columns = listed_columns_sql(&conditions, project.is_some());
-    let mut search = TraceSearch {
-        sql,
-        terms,
-        own,
-        project,
-        before,
-        limit,
-        numbers: Vec::new(),
-        last: before,
-        examined: 0,
-        sampled_matches: None,
-    };
+    let mut search =
+        TraceSearch { sql, terms, own, project, before, limit, numbers: Vec::new(), last: before, examined: 0 };
     let has_more = match sql.sqlite() {
         // SQLite computes rows as they are read.
         Some(_) => search.walk_index(&ordered_index_sql(&columns))?,
         None => {
             // A plan that is made without the words at hand may use the other index.
             sql.execute_batch("SET LOCAL plan_cache_mode = force_custom_plan")?;
-            match search.walk_recent(&recent_words_sql(&columns, project.is_some()))? {
-                RecentSearch::Ended { has_more } => has_more,
-                RecentSearch::RareWords => search.walk_rare(&listed_matches_sql(&columns, project.is_some()))?,
-            }
+            search.search_postgres(&columns)?
         }
     };
     let next = has_more.then_some(TraceListCursor::Found { trajectory: search.last });
@@ -100,9 +92,9 @@ fn recent_words_sql(columns: &str, of_project: bool) -> String {
     )
 }
 
-/// PostgreSQL: the numbers of the latest of all matches. The sum keeps it from walking the rows in their order.
-const SORTED_MATCHES: &str =
-    "SELECT rowid FROM words WHERE words MATCH ? AND rowid < ? ORDER BY rowid + 0 DESC LIMIT ?";
+/// PostgreSQL: the numbers of the matches in a window, latest first. The sum keeps it from walking the rows in their order.
+const WINDOW_MATCHES: &str =
+    "SELECT rowid FROM words WHERE words MATCH ? AND rowid < ? AND rowid >= ? ORDER BY rowid + 0 DESC LIMIT ?";
 
 /// PostgreSQL: what is listed of the trajectories with these numbers. Those of other projects are found in an index, which
 /// spares reading their rows.
@@ -114,10 +106,6 @@ fn listed_matches_sql(columns: &str, of_project: bool) -> String {
          {TRACE_OF_TRAJECTORY} ORDER BY words.rowid DESC"
     )
 }
-
-/// PostgreSQL: how many of the latest trajectories of all projects match.
-const SAMPLED_MATCHES: &str = "SELECT count(*) FROM (SELECT words MATCH ? AS is_match FROM words \
-                               ORDER BY rowid DESC LIMIT ?) AS latest WHERE is_match";
 
 /// A page that is being filled.
 struct TraceSearch<'s> {
@@ -133,20 +121,37 @@ struct TraceSearch<'s> {
     /// The last trajectory that was examined.
     last: i64,
     examined: usize,
-    /// How many of the latest trajectories of all projects match, once it was counted.
-    sampled_matches: Option<i64>,
 }
 
-/// How far the latest trajectories answered a search.
-enum RecentSearch {
-    Ended {
-        has_more: bool,
-    },
-    /// The index finds the other matches faster.
-    RareWords,
+/// How a walk ended.
+enum SearchEnd {
+    /// With the page.
+    Page { has_more: bool },
+    /// Before that, because the words turned out to be rare, or frequent: another walk is faster.
+    OtherWalk,
 }
 
 impl TraceSearch<'_> {
+    /// PostgreSQL: fills the page by one walk after the other. Returns whether there may be more.
+    fn search_postgres(&mut self, columns: &str) -> Result<bool, StoreError> {
+        let of_project = self.project.is_some();
+        let recent = recent_words_sql(columns, of_project);
+        let is_rare = |examined: usize, matches: usize| {
+            examined >= MIN_SAMPLED_TRAJECTORIES && matches <= examined / RARE_WORD_INTERVAL
+        };
+        if let SearchEnd::Page { has_more } = self.walk_recent(&recent, is_rare)? {
+            return Ok(has_more);
+        }
+        if let SearchEnd::Page { has_more } = self.walk_windows(&listed_matches_sql(columns, of_project))? {
+            return Ok(has_more);
+        }
+        // Rare in this project and frequent in others, whose matches are in the windows, too.
+        match self.walk_recent(&recent, |_, _| false)? {
+            SearchEnd::Page { has_more } => Ok(has_more),
+            SearchEnd::OtherWalk => Ok(true),
+        }
+    }
+
     /// Walks matches through SQLite's index. Returns whether there may be more.
     fn walk_index(&mut self, statement: &str) -> Result<bool, StoreError> {
         let bounds = [self.text_param(), SqlValue::Integer(self.last), SqlValue::Integer(MAX_EXAMINED_TRACES as i64)];
@@ -154,52 +159,91 @@ impl TraceSearch<'_> {
         Ok(self.is_full() || read == MAX_EXAMINED_TRACES)
     }
 
-    /// Finds all matches at once, and walks them in portions that grow. Returns whether there may be more.
-    fn walk_rare(&mut self, statement: &str) -> Result<bool, StoreError> {
-        let most = MAX_EXAMINED_TRACES - self.examined;
-        let matches: Vec<i64> = self
-            .sql
-            .prepare_cached(SORTED_MATCHES)?
-            .query_map(params![self.terms, self.last, most as i64], |row| row.get(0))?
-            .collect::<Result<_, _>>()?;
+    /// Asks the index for the matches in one window after the other, as long as they are few.
+    fn walk_windows(&mut self, listed: &str) -> Result<SearchEnd, StoreError> {
+        let mut window = Some(FIRST_WINDOW);
+        loop {
+            let first = window.map(|window| self.find_end_of_portion(None, window)).transpose()?.flatten();
+            let most = MAX_EXAMINED_TRACES - self.examined;
+            let bounds = params![self.terms, self.last, first.unwrap_or(i64::MIN), most as i64];
+            let matches: Vec<i64> = self
+                .sql
+                .prepare_cached(WINDOW_MATCHES)?
+                .query_map(bounds, |row| row.get(0))?
+                .collect::<Result<_, _>>()?;
+            let listed_before = self.numbers.len();
+            self.list_numbers(listed, &matches)?;
+            if self.is_full() || matches.len() == most {
+                return Ok(SearchEnd::Page { has_more: true });
+            }
+            let (Some(size), Some(first)) = (window, first) else { return Ok(SearchEnd::Page { has_more: false }) };
+            self.examined += matches.len();
+            self.last = first;
+            if matches.len() > size / RARE_WORD_INTERVAL {
+                return Ok(SearchEnd::OtherWalk);
+            }
+            window = self.choose_next_window(size, matches.len(), self.numbers.len() - listed_before)?;
+        }
+    }
+
+    /// Trajectories in the window that fills the page, if it is like the last one; `None` if there are so few matches that
+    /// all are asked for at once.
+    fn choose_next_window(&self, size: usize, matches: usize, listed: usize) -> Result<Option<usize>, StoreError> {
+        // As counted when the table was last analyzed; negative before that.
+        let mut statement = self.sql.prepare_cached(
+            "SELECT CAST(reltuples AS BIGINT) FROM pg_class WHERE oid = CAST(CAST('words' AS TEXT) AS REGCLASS)",
+        )?;
+        let rows: i64 = statement.query_row((), |row| row.get(0))?;
+        let expected = i128::from(rows) * matches as i128 / size as i128;
+        if (0..=MAX_SORTED_MATCHES).contains(&expected) {
+            return Ok(None);
+        }
+        let missing = self.limit - self.numbers.len();
+        let needed = (size * missing).checked_div(listed).unwrap_or(size * PORTION_GROWTH);
+        Ok(Some((needed + needed / 4).clamp(size, size * WINDOW_GROWTH)))
+    }
+
+    /// Lists trajectories that match, in portions that grow, until the page is full.
+    fn list_numbers(&mut self, listed: &str, matches: &[i64]) -> Result<(), StoreError> {
         let mut portion = FIRST_PORTION.max(self.limit + 1);
-        let mut rest = matches.as_slice();
-        while !rest.is_empty() {
+        let mut rest = matches;
+        while !rest.is_empty() && !self.is_full() {
             let (numbers, later) = rest.split_at(portion.min(rest.len()));
             let numbers: Vec<String> = numbers.iter().map(i64::to_string).collect();
             let mut bounds = vec![SqlValue::Text(format!("{{{}}}", numbers.join(",")))];
             bounds.extend(self.project.map(SqlValue::Integer));
-            self.list_matches(statement, &bounds)?;
-            if self.is_full() {
-                return Ok(true);
-            }
+            self.list_matches(listed, &bounds)?;
             rest = later;
             portion *= PORTION_GROWTH;
         }
-        Ok(matches.len() == most)
+        Ok(())
     }
 
-    /// Walks the latest trajectories, as long as enough of them match.
-    fn walk_recent(&mut self, statement: &str) -> Result<RecentSearch, StoreError> {
+    /// Walks the latest trajectories, until `is_rare` says so of those that were examined and of the matches among them.
+    fn walk_recent(
+        &mut self,
+        statement: &str,
+        is_rare: impl Fn(usize, usize) -> bool,
+    ) -> Result<SearchEnd, StoreError> {
         let mut matches = 0;
         let mut portion = FIRST_PORTION.max(self.limit + 1);
         loop {
             portion = portion.min(MAX_EXAMINED_TRACES - self.examined);
-            let end = self.find_end_of_portion(portion)?;
+            let end = self.find_end_of_portion(self.project, portion)?;
             let mut bounds: Vec<SqlValue> = self.project.map(SqlValue::Integer).into_iter().collect();
             bounds.extend([SqlValue::Integer(self.last), SqlValue::Integer(portion as i64), self.text_param()]);
             matches += self.list_matches(statement, &bounds)?;
             if self.is_full() {
-                return Ok(RecentSearch::Ended { has_more: true });
+                return Ok(SearchEnd::Page { has_more: true });
             }
-            let Some(end) = end else { return Ok(RecentSearch::Ended { has_more: false }) };
+            let Some(end) = end else { return Ok(SearchEnd::Page { has_more: false }) };
             self.last = end;
             self.examined += portion;
             if self.examined == MAX_EXAMINED_TRACES {
-                return Ok(RecentSearch::Ended { has_more: true });
+                return Ok(SearchEnd::Page { has_more: true });
             }
-            if self.examined >= MIN_SAMPLED_TRAJECTORIES && self.expect_few_matches(matches)? {
-                return Ok(RecentSearch::RareWords);
+            if is_rare(self.examined, matches) {
+                return Ok(SearchEnd::OtherWalk);
             }
             portion = self.estimate_portion(portion);
         }
@@ -214,40 +258,15 @@ impl TraceSearch<'_> {
         (expected + expected / 4).clamp(FIRST_PORTION.min(most), most)
     }
 
-    /// The last trajectory of the next portion; `None` if there are fewer.
-    fn find_end_of_portion(&self, portion: usize) -> Result<Option<i64>, StoreError> {
-        let within = if self.project.is_some() { "project = ? AND" } else { "" };
-        let mut values: Vec<SqlValue> = self.project.map(SqlValue::Integer).into_iter().collect();
+    /// The last trajectory of the next portion, of all projects or of one; `None` if there are fewer.
+    fn find_end_of_portion(&self, project: Option<i64>, portion: usize) -> Result<Option<i64>, StoreError> {
+        let within = if project.is_some() { "project = ? AND" } else { "" };
+        let mut values: Vec<SqlValue> = project.map(SqlValue::Integer).into_iter().collect();
         values.extend([SqlValue::Integer(self.last), SqlValue::Integer(portion as i64 - 1)]);
         let mut statement = self.sql.prepare_cached(&format!(
             "SELECT no FROM trajectory WHERE {within} no < ? ORDER BY no DESC LIMIT 1 OFFSET ?"
         ))?;
         Ok(statement.query_row(params_from_iter(values), |row| row.get(0)).optional()?)
-    }
-
-    /// Whether few of all trajectories match, if they are like those that were examined.
-    fn expect_few_matches(&mut self, matches: usize) -> Result<bool, StoreError> {
-        // As counted when the table was last analyzed; negative before that. Numbers of trajectories have gaps.
-        let mut statement = self.sql.prepare_cached(
-            "SELECT CAST(reltuples AS BIGINT) FROM pg_class WHERE oid = CAST(CAST('words' AS TEXT) AS REGCLASS)",
-        )?;
-        let rows: i64 = statement.query_row((), |row| row.get(0))?;
-        let is_few = |matches: i64, examined: usize| {
-            rows > 0 && i128::from(rows) * i128::from(matches) / examined as i128 <= MAX_SORTED_MATCHES
-        };
-        if !is_few(matches as i64, self.examined) || self.project.is_none() {
-            return Ok(is_few(matches as i64, self.examined));
-        }
-        // What is rare in one project may be frequent in others, and the index has those of all.
-        let found = match self.sampled_matches {
-            Some(known) => known,
-            None => self
-                .sql
-                .prepare_cached(SAMPLED_MATCHES)?
-                .query_row(params![self.terms, MIN_SAMPLED_TRAJECTORIES as i64], |row| row.get(0))?,
-        };
-        self.sampled_matches = Some(found);
-        Ok(is_few(found, MIN_SAMPLED_TRAJECTORIES))
     }
 
     fn text_param(&self) -> SqlValue {
