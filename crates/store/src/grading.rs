@@ -388,6 +388,7 @@ fn move_trajectory(
 pub(crate) const INSERT_NEW_TRAJECTORY: &str = "INSERT OR FAIL INTO trajectory (trajectory_id, story, trace, project, start_ns, end_ns, agent, version, model, query, \
      steps, is_error, tools, tokens, cost_usd, digest, body, session) \
      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+/// With the number of the trajectory that it replaces, for which SQLite copies pages. Most trajectories are stored once.
 const REPLACE_TRAJECTORY: &str = "INSERT INTO trajectory (trajectory_id, story, trace, project, start_ns, end_ns, agent, version, model, query, \
      steps, is_error, tools, tokens, cost_usd, digest, body, session, no) \
      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";

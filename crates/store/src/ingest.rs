@@ -560,14 +560,16 @@ mod tests {
     fn statements_of_the_hot_path_need_no_copies_of_pages() {
         let folder = tempfile::tempdir().unwrap();
         let sql = open_writer(&folder.path().join("store.db")).unwrap();
+        // The conditions are those of `sqlite3VdbeAssertMayAbort` in SQLite.
         let may_abort = |statement: &str| {
             let mut explain = sql.prepare(&format!("EXPLAIN {statement}")).unwrap();
-            let rows = explain.raw_query().mapped(|row| Ok((row.get(1)?, row.get(3)?)));
-            let program: Vec<(String, i64)> = rows.collect::<Result<_, _>>().unwrap();
+            let rows = explain.raw_query().mapped(|row| Ok((row.get(1)?, row.get(2)?, row.get(3)?)));
+            let program: Vec<(String, i64, i64)> = rows.collect::<Result<_, _>>().unwrap();
             const ABORT: i64 = 2;
-            program.iter().any(|(operation, p2)| match operation.as_str() {
-                "MustBeInt" | "Function" | "PureFunc" => true,
-                "Halt" | "HaltIfNull" => *p2 == ABORT,
+            program.iter().any(|(operation, p1, p2)| match operation.as_str() {
+                "MustBeInt" => *p2 == 0,
+                "Function" | "PureFunc" | "VUpdate" => true,
+                "Halt" | "HaltIfNull" => *p1 != 0 && *p2 == ABORT,
                 _ => false,
             })
         };

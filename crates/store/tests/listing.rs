@@ -236,7 +236,7 @@ fn texts_of_any_script_are_found() {
 
 #[test]
 fn rare_words_are_found_behind_many_other_trajectories() {
-    // A thousand in each project are examined before the index is asked, about 4,096 at first.
+    // Some hundreds are examined before the index is asked, which is asked about 4,096 at first, then about all others.
     const TRAJECTORIES: u128 = 6_000;
     let lab = Lab::new();
     let ids: Vec<u128> = (1..=TRAJECTORIES).collect();
