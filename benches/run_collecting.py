@@ -8,7 +8,8 @@ Both are sent the same spans (benches/collecting/spans.py: ReAct traces, about 4
 not compressed) over 8 keep-alive connections that wait when they are told to. For each:
   - CPU time of the server until every acknowledged span is stored: for gradus that is the last acknowledgement, for
     Phoenix the moment its database holds them all; and until it rests again (gradus grades what it was sent by then);
-  - spans a second until stored, memory idle and at its peak, bytes on disk, refusals, start to the first span taken;
+  - bytes and calls of writing, spans a second until stored, memory idle and at its peak, bytes on disk, refusals, start to the first
+    span taken;
   - all model spans of the project as a table (gradus: its stream into a CSV file; Phoenix: its client's data frame),
     with the longest answer time of /healthz meanwhile.
 `--large N` fills a gradus store with N spans over 30 days in 5 projects and times listing and opening traces; it
@@ -101,11 +102,13 @@ def measure(server, template, count, table_command):
     stored_s = acknowledged_s if durable else time.monotonic() - senders.started
     time.sleep(7)  # a trace is graded when it was quiet for 5 s
     rests_cpu = server.settle() - cpu
+    written_bytes, write_calls = server.written()
     found |= {"acknowledged": senders.spans, "stored": stored, "payload_bytes": senders.bytes, "refused": senders.refusals(),
               "seconds_until_acknowledged": round(acknowledged_s, 2), "seconds_until_stored": round(stored_s, 2),
               "spans_per_second": round(stored / stored_s, 1),
               "cpu_s_until_stored": round(stored_cpu, 2), "cpu_us_per_span_until_stored": round(stored_cpu * 1e6 / stored, 1),
               "cpu_s_until_it_rests": round(rests_cpu, 2), "cpu_us_per_span_until_it_rests": round(rests_cpu * 1e6 / stored, 1),
+              "written_bytes_per_span": round(written_bytes / stored), "write_calls_per_span": round(write_calls / stored, 2),
               "memory_peak_mib": server.memory_mib("VmHWM"), "memory_after_mib": server.memory_mib(),
               "disk_bytes_while_running": server.disk_bytes()}
     found["table_of_model_spans"] = table(server, table_command)
@@ -159,6 +162,7 @@ def faults(found):
 def show(results):
     rows = [("spans", "stored"), ("CPU µs a span until stored", "cpu_us_per_span_until_stored"),
             ("CPU µs a span until it rests", "cpu_us_per_span_until_it_rests"), ("spans a second", "spans_per_second"),
+            ("bytes written a span", "written_bytes_per_span"), ("write calls a span", "write_calls_per_span"),
             ("memory idle, MiB", "memory_idle_mib"), ("memory peak, MiB", "memory_peak_mib"), ("bytes on disk", "disk_bytes"),
             ("refusals", "refused"), ("start to first span, ms", "start_to_first_accepted_ms")]
     rows += [(f"table: {label}", f"table.{key}") for label, key in (

@@ -28,6 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.parse
 
 from collecting import spans
 from collecting.servers import PROTOBUF, free_ports, without_proxies
@@ -203,7 +204,14 @@ def views(requests, **more):
         yield f"/?from={first}&to={last}{query}"
 
 
-def pages(client, requests, long_run):
+def last_of_run(data, run):
+    """The last trajectory of a run: its page reads the files of the run from their beginning."""
+    with open(next(data.glob(f"**/{run}/outcomes.jsonl"))) as lines:
+        *_, last = lines
+    return urllib.parse.quote(json.loads(last)["trajectory_id"], safe="")
+
+
+def pages(client, requests, long_run, data):
     """Each page with the addresses that are asked for."""
     # What goes wrong most often: rules and traces decide it.
     group = client.json("/api/v1/failure-groups")["items"][0]
@@ -220,7 +228,6 @@ def pages(client, requests, long_run):
     # Two words of a request that is there.
     words = "+".join(re.findall("[A-Za-z]{5,}", client.json("/api/v1/traces?limit=1")["items"][0]["trajectories"][0]["query"])[:2])
     runs = [run["run_id"] for run in client.json("/api/v1/runs")["items"] if not run["is_live"]]
-    judged = re.findall(r'href="(/runs/[^"]*/trajectories/[^"#]*)', client.get(f"/runs/{runs[0]}")[2])
     always = itertools.repeat
     found = {name: views(requests, **more) for name, more in {
         "overview": {}, "overview, a project": {"project": "shop1"}, "overview, an agent": {"agent": "code_agent"}, "overview, a version": {"project": "bench", "version": "1.5.0"},
@@ -232,7 +239,7 @@ def pages(client, requests, long_run):
         "traces, a tool found wrong": tools[0], "traces, words": f"/traces?q={words}", "traces, a word of most": "/traces?q=which", "traces, a condition": "/traces?where=span_kind+%3D%3D+%27TOOL%27+and+status_code+%3D%3D+%27ERROR%27", "rows alone": "/traces/rows",
         "one trace": f"/traces/{trace}", f"a run of {STEPS:,} steps": f"/traces/{long_run}", "found in a trace": f"/traces/{trace}?q=the", "a text": f"/traces/{trace}/text?trajectory={trajectory}&step=1&part=thought", "its spans": f"/traces/{trace}/spans", "one span": span, "a session": session, "sessions": "/sessions", "sessions of a project": "/sessions?project=bench", "sessions, API": "/api/v1/sessions",
         "review": "/review", "review, all": "/review?which=all", "agreement": "/agreement", "agreement of a project": "/agreement?project=shop1", "runs": "/runs", "one run": f"/runs/{runs[0]}",
-        "a trajectory of a run": judged[-1], "two runs": f"/compare?a={runs[1]}&b={runs[0]}", "versions": "/versions?range=all", "versions of a project": "/versions?range=all&project=shop1", "version against version": "/compare?by=version&a=1.4.0&b=1.5.0&project=bench",
+        "a trajectory of a run": f"/runs/{runs[0]}/trajectories/{last_of_run(data, runs[0])}", "two runs": f"/compare?a={runs[1]}&b={runs[0]}", "versions": "/versions?range=all", "versions of a project": "/versions?range=all&project=shop1", "version against version": "/compare?by=version&a=1.4.0&b=1.5.0&project=bench",
         "traces, most flagged": "/traces?sort=wrong", "traces, longest of a version": "/traces?sort=duration&version=1.5.0", "review of a group": f"/review?group={group['key']}", "rubrics": "/rubrics", "a rubric on a step": f"/rubrics/thought_to_tool?trajectory={trajectory}&step=1", "alerts": "/alerts", "server": "/server"}.items()}
     return found
 
@@ -292,7 +299,7 @@ def main():
                 made.write_text(json.dumps([count, labels, long_run]))
             print(f"{count:,} spans, {labels:,} labels and two runs after {time.monotonic() - started:.0f} s", flush=True)
             found = {}
-            for name, addresses in pages(client, given.requests, long_run).items():
+            for name, addresses in pages(client, given.requests, long_run, data).items():
                 found[name] = one = measure(client, addresses, given.requests)
                 print(f"{name:40} p50 {one['p50_ms']:7.1f} ms   p95 {one['p95_ms']:7.1f} ms   worst {one['worst_ms']:7.1f} ms   {one['bytes_sent'] / 1000:6.1f} KB", flush=True)
             shown = browse(http_port, long_run, 10) if given.browser else None
