@@ -1,5 +1,6 @@
 //! The failure groups of the overview: what goes wrong, how often, since when. `failure_group` is the page of one group.
 
+use gradus_eval::outcome::OutcomeLine;
 use gradus_report::failure_list::find_example_value;
 use gradus_report::html::number::{self, format_count, format_counted_noun};
 use gradus_report::html::text;
@@ -14,7 +15,6 @@ use super::loaded_trace;
 use super::metric_timeline::OverviewTimeRange;
 use crate::evaluators::find_evaluator_title;
 use crate::http_error::ApiError;
-use crate::recorded_verdict::load_verdicts;
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
 
@@ -214,14 +214,13 @@ pub(super) fn load_group_title(server: &ServerState, key: &str) -> Result<Option
 /// group.
 pub(super) fn load_example_value(server: &ServerState, row: &FailureGroupRow) -> Option<String> {
     let example = row.example.as_ref().filter(|_| row.name.is_none() && row.reason.contains('<'))?;
-    // A title without an example is complete, too.
-    let verdicts = load_verdicts(server, &example.trajectory_id).ok()?;
-    let of_group = verdicts.iter().filter(|given| {
-        let line = &given.line;
-        given.is_wrong && *line.evaluator == *row.evaluator && line.rule.as_deref().unwrap_or_default() == row.rule
-    });
-    let mut of_example = of_group.filter(|given| example.step.is_none() || given.line.step_index == example.step);
-    let value = of_example.find_map(|given| find_example_value(&row.reason, given.line.explanation.as_deref()?))?;
+    // A title without an example is complete, too. Only this verdict is read: a long run has tens of thousands.
+    let line = server.store.find_verdict_line(&example.trajectory_id, &row.evaluator, example.step).ok()??;
+    let line: OutcomeLine = serde_json::from_str(&line).ok()?;
+    if line.rule.as_deref().unwrap_or_default() != row.rule {
+        return None;
+    }
+    let value = find_example_value(&row.reason, line.explanation.as_deref()?)?;
     // The tool is in the title already.
     Some(text::format_display_line(&value)).filter(|value| value.trim_matches('"') != row.tool)
 }

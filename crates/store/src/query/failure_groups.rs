@@ -272,7 +272,8 @@ fn count_groups_sql() -> String {
 fn load_example(sql: &SqlConnection, group: i64, trajectory: i64) -> Result<Option<FailureTrajectoryRow>, StoreError> {
     let mut statement = sql.prepare_cached(
         "SELECT trace.trace_id, trajectory_id, query, trajectory.start_ns, \
-         (SELECT min(step) FROM outcome WHERE outcome.trajectory = trajectory.no AND failure_group = ?2) \
+         (SELECT min(step) FROM outcome INDEXED BY outcome_wrong \
+         WHERE outcome.trajectory = trajectory.no AND is_wrong AND failure_group = ?2) \
          FROM trajectory JOIN trace ON trace.no = trajectory.trace WHERE trajectory.no = ?1",
     )?;
     let example = statement.query_row([trajectory, group], |row| {
