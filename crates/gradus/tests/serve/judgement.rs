@@ -120,6 +120,52 @@ fn a_name_that_redaction_takes_out_is_refused() {
 }
 
 #[test]
+fn a_key_that_may_only_label_is_shown_no_verdict() {
+    let lab = Lab::with("require_key = true", "");
+    let key = |name: &str, scopes: &str| {
+        lab.run(&["keys", "add", name, "--scopes", scopes]).exits_with(0).out.trim().to_owned()
+    };
+    let (ann, bot) = (key("ann", "read,ingest"), key("bot", "ingest"));
+    let server = lab.serve();
+    let bearer = |request: crate::lab::Request, key: &str| request.header("authorization", &format!("Bearer {key}"));
+    let sent = bearer(server.request("POST", "/v1/traces"), &ann).header("content-type", "application/x-protobuf");
+    assert_eq!(sent.body(&Visit::new(1).export("shop")).send().status, 200);
+    let id = eventually("the trajectory", || {
+        let trace = bearer(server.request("GET", &format!("/api/v1/traces/{}", trace_id(1))), &ann).send().json();
+        trace["outcomes"][0]["trajectory_id"].as_str().map(str::to_owned)
+    });
+    let send = |path: &str, fields: &str| {
+        let origin = format!("http://{}", server.http);
+        let request = bearer(server.request("POST", path), &bot).header("origin", &origin);
+        let request = request.header("content-type", "application/x-www-form-urlencoded").header("accept", "text/html");
+        request.body(fields.as_bytes()).send()
+    };
+    let back = "/review?evaluator=call_validity";
+    // Longer than what an address takes, so that undoing responds with a page.
+    let note = "typed ".repeat(400);
+    let fields = |more: &str| {
+        format!("trajectory={id}&step=1&evaluator=call_validity&label=correct&note={note}&author=bot&back={back}{more}")
+    };
+    let tool = "read_file";
+    assert!(bearer(server.request("GET", &format!("/traces/{}", trace_id(1))), &ann).send().text().contains(tool));
+    let refused = send("/labels", &fields("&seen=00"));
+    let text = refused.text();
+    assert!(
+        refused.status == 409 && text.contains("typed typed") && !text.contains(tool),
+        "{}: {text}",
+        refused.status
+    );
+    assert_eq!(send("/labels", &fields("")).status, 303);
+    let stored = bearer(server.request("GET", "/api/v1/annotations?name=call_validity"), &ann).send().json();
+    let (number, updated) = (&stored["items"][0]["id"], stored["items"][0]["updated"].as_str().unwrap());
+    let updated = updated.parse::<jiff::Timestamp>().unwrap().as_nanosecond();
+    let undone = send("/labels/undo", &format!("number={number}&updated={updated}&back={back}"));
+    let text = undone.text();
+    assert!(undone.status == 403 && text.contains("typed typed") && !text.contains(tool), "{}: {text}", undone.status);
+    assert!(text.contains("The label was undone"), "{text}");
+}
+
+#[test]
 fn with_keys_a_label_is_the_keys_whatever_name_it_gives() {
     let lab = Lab::with("require_key = true", "");
     let key =
